@@ -1,0 +1,3 @@
+module pinboard
+
+go 1.26.8
