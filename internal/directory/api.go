@@ -1,0 +1,138 @@
+package directory
+
+import (
+	"time"
+
+	"pinboard"
+)
+
+// A Registration is a decoded, authorised and (if Worker.Proven) challenged
+// register call. Worker.Session, Process and Past are filled by Register.
+type Registration struct {
+	Worker      Worker
+	Headroom    float64
+	Draining    bool                // the worker's own drain
+	Instances   map[string][]string // namespace -> ids the process still holds
+	PrevSession string
+	Restates    bool // the dialect restates (instances or prevSessionId seen, or 0.8.4+ shown otherwise)
+}
+
+// An ID names an instance inside the worker's own world.
+type ID struct {
+	Namespace string `json:"ns"`
+	ID        string `json:"id"`
+}
+
+// A Grant is the answer to an accepted registration or heartbeat.
+type Grant struct {
+	Session    string
+	ExpiresIn  time.Duration
+	Draining   bool           // the operator's drain, never the worker's own flag
+	DrainLeft  *time.Duration // time left until the drain deadline; nil without one
+	Duplicates []ID           // register only: ids the worker must quit
+	Messages   []Message      // heartbeat only
+}
+
+// A Message is a control message on a heartbeat answer (protocol.md section 6).
+type Message struct {
+	MsgID    string
+	Type     string // "wind_down"
+	NS, ID   string
+	Deadline *time.Duration // time left, 0 = now, nil = revoke
+}
+
+// A Proof is the outcome of the challenge that came with a beat.
+type Proof int
+
+const (
+	ProofNone    Proof = iota // no challenge in the beat
+	ProofOK                   // the URL ends in this process
+	ProofMissing              // timeout, connect, 404, 5xx: nothing proved
+	ProofRefused              // 403 or a wrong value: somebody else answers
+)
+
+// A Beat is a decoded heartbeat.
+type Beat struct {
+	Session  string
+	Owner    string // token that speaks; another owner's session is unknown to it
+	Headroom float64
+	Draining bool
+	Acks     []string
+	HasAcks  bool // the field was present: the client confirms messages
+	Proof    Proof
+}
+
+// Answers to a beat other than a Grant or a *pinboard.Refusal.
+type (
+	// Reregister orders the worker to restate itself: 409 {"reregister":true}.
+	Reregister struct{ Reason string }
+	// Superseded ends the worker for good: 409 {"superseded":true}; hostname mode only.
+	Superseded struct {
+		Env   string
+		Epoch int64
+	}
+	// Gone is a session that deregistered: 409 with neither flag.
+	Gone struct{}
+	// Wait is a retryable no to a worker: 503 + Retry-After with the reason.
+	Wait struct {
+		Reason string
+		After  time.Duration
+	}
+	// Conflict is a final no to a registration: 409 with the reason.
+	Conflict struct{ Reason string }
+)
+
+func (e Reregister) Error() string { return e.Reason }
+func (e Superseded) Error() string { return "superseded" }
+func (e Gone) Error() string       { return "session deregistered" }
+func (e Wait) Error() string       { return e.Reason }
+func (e Conflict) Error() string   { return e.Reason }
+
+// A Release is one item of a release call.
+type Release struct {
+	Session   string // or
+	ClientID  string // the oldest dialects
+	Namespace string
+	ID        string
+	Epoch     pinboard.Epoch
+	HasEpoch  bool
+}
+
+// A Tag labels a placement for operators; 256 characters at most.
+type Tag struct {
+	Session   string
+	Namespace string
+	ID        string
+	Epoch     pinboard.Epoch // 0: any
+	Tag       string
+}
+
+// A WindDown is an operator's order for one id; nil Deadline revokes.
+type WindDown struct {
+	Host      string // hostname mode: whose id; "" where it is not ambiguous
+	Namespace string
+	ID        string
+	Deadline  *time.Duration
+}
+
+// WorkerInfo is one worker as operators see it; no secret.
+type WorkerInfo struct {
+	ClientID      string            `json:"clientId"`
+	SessionID     string            `json:"sessionId"`
+	AdvertiseURL  string            `json:"advertiseUrl"`
+	Namespaces    []string          `json:"namespaces"`
+	Hostname      string            `json:"hostname,omitempty"`
+	Env           string            `json:"env,omitempty"`
+	Envs          map[string]string `json:"envs,omitempty"`
+	BindEpoch     int64             `json:"epoch,omitempty"`
+	Draining      bool              `json:"draining"`
+	DrainLeftMs   *int64            `json:"drainDeadlineMs,omitempty"`
+	OwnDraining   bool              `json:"ownDraining"`
+	Degraded      string            `json:"degraded,omitempty"` // "", "proof_missing", "proof_refused", "connects_failed"
+	State         string            `json:"state"`              // live, restating, replaced, superseded, ejected, lapsed, ended
+	Headroom      float64           `json:"headroom"`
+	LeaseLeftMs   int64             `json:"leaseLeftMs"`
+	RegisteredFor int64             `json:"registeredMs"`
+	Placed        int64             `json:"placed"` // placements minus releases since it last restated
+	Owner         string            `json:"token,omitempty"`
+}

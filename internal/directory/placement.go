@@ -1,0 +1,76 @@
+package directory
+
+import (
+	"time"
+
+	"pinboard"
+)
+
+// A Request is what resolution must know of a client's request.
+type Request struct {
+	Host     string           // canonical authority in hostname mode; ignored otherwise
+	Address  pinboard.Address // ID may be "": Resolve then answers UnknownNamespace or InvalidID
+	Affinity string           // key whose holder prefers one worker; "" for none
+	Caller   string           // session of a proven calling instance, "" for none
+	Avoid    string           // session that just refused this request
+}
+
+// A Worker is the immutable part of one accepted session. Values are shared:
+// never modify one.
+type Worker struct {
+	Session    string // session id: opaque, also the attestation audience
+	Process    string // digest of clientId and secret; all sessions of one process share it
+	ClientID   string
+	Secret     string // keys probes and attestations; never shown
+	URL        string // advertise URL without trailing "/"
+	Namespaces []string
+	Hostname   string            // "*" outside hostname mode
+	Env        string            // default env of its namespaces, "*" outside hostname mode
+	Envs       map[string]string // per-namespace override
+	Takeover   string            // "wind_down" or "deny"
+	BindEpoch  int64             // binding epoch, 0 when the worker sent none
+	Owner      string            // token that registered it: provider id + "/" + key name
+	Proven     bool              // registered with a challenge that was proved
+	PathInURL  bool              // dialect D1-D4.1: the URL already ends in the namespace
+	SendSecret bool              // dialect D1-D4: forwards carry the worker's secret
+	Past       bool              // the process was known before: placeable after its first beat (L5)
+	LeaseMs    int64             // lease granted at registration, milliseconds
+}
+
+// A Placement is the answer of one resolution: who owns the id, at which
+// epoch, and until when this node may believe it.
+type Placement struct {
+	Key      Key
+	Worker   *Worker
+	Epoch    pinboard.Epoch
+	Fresh    bool      // this request created the row and nobody confirmed it: R2, R3
+	Nonce    Nonce     // the creator's mark of a Fresh row
+	Settling bool      // session younger than 5 s or restating: its 403s prove nothing (F3)
+	Draining bool      // the owner drains: a refused connect is 503, not 502
+	Sent     time.Time // when the read behind this answer was sent; its age is measured from here (F1)
+	Deadline time.Time // the owner's lease by this node's monotonic clock, never later than the store's (F2)
+}
+
+// An Event is what became of a forward, as far as placement is concerned.
+type Event int
+
+const (
+	Served         Event = iota // the worker answered as a host does: clears a refused proof and failed connects
+	Unreachable                 // TCP connect (or TLS) failed: nothing was sent
+	Refused                     // 503 with exactly Pinned-Refusal: lease-unhealthy
+	BadAttestation              // 403 {"detail":"invalid attestation"}, or an upgrade's empty 403 from a Settling session
+)
+
+// A Verdict is what the request may do after an Event.
+type Verdict struct {
+	Again   bool              // resolve once more (Avoid the worker if Refused); only without a body
+	Refusal *pinboard.Refusal // what the client gets otherwise; nil after Served
+}
+
+// A Watch is an open stream whose owner must be looked at every lease/3 (F2).
+type Watch struct {
+	Key      Key
+	Process  string
+	Deadline time.Time // updated by Recheck
+	Cut      bool      // set by Recheck: the row is gone or names another process
+}
