@@ -1,0 +1,129 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"runtime"
+	"runtime/debug"
+	"strings"
+
+	"github.com/alecthomas/kong"
+)
+
+// Exit codes of the command.
+const (
+	exitOK    = 0
+	exitFatal = 1 // the node could not go on
+	exitUsage = 2 // bad or missing values: one line on stderr says which
+)
+
+// cli is the whole command line; one struct per subcommand.
+type cli struct {
+	Serve   serveCmd   `cmd:"" help:"Run one node. Every setting is an environment variable and a flag; the flag wins."`
+	Version versionCmd `cmd:"" help:"Print the version and exit."`
+}
+
+// env is the world outside the process, passed in so that tests can be it.
+type env struct {
+	getenv func(string) string
+	stdout io.Writer
+	stderr io.Writer
+}
+
+// usageError is a bad or missing value: one line, exit 2.
+type usageError struct{ msg string }
+
+func (e usageError) Error() string { return e.msg }
+
+// run is the command without the process around it.
+func run(ctx context.Context, args []string, getenv func(string) string, stdout, stderr io.Writer) int {
+	var c cli
+	e := env{getenv, stdout, stderr}
+	helped := false
+	parser, err := kong.New(&c,
+		kong.Name("pinboard"),
+		kong.Description("Control plane and front door for durable objects: one live instance per id across a fleet."),
+		kong.Writers(stdout, stderr),
+		kong.Exit(func(int) { helped = true }),
+		kong.ConfigureHelp(kong.HelpOptions{WrapUpperBound: 100, FlagsLast: true}),
+		kong.ValueFormatter(describe),
+		kong.NamedMapper("ms", kong.MapperFunc(decodeMillis)),
+		kong.Resolvers(fromEnvironment(getenv)),
+	)
+	if err != nil {
+		fmt.Fprintln(stderr, "pinboard:", err)
+		return exitFatal
+	}
+	cmd, err := parser.Parse(args)
+	switch {
+	case helped:
+		return exitOK
+	case err != nil:
+		fmt.Fprintln(stderr, "pinboard:", oneLine(nameSetting(parser.Model, err)))
+		return exitUsage
+	}
+	cmd.BindTo(ctx, (*context.Context)(nil))
+	err = cmd.Run(e)
+	var usage usageError
+	switch {
+	case err == nil:
+		return exitOK
+	case errors.As(err, &usage):
+		fmt.Fprintln(stderr, "pinboard:", oneLine(usage.msg))
+		return exitUsage
+	default:
+		fmt.Fprintln(stderr, "pinboard:", oneLine(err.Error()))
+		return exitFatal
+	}
+}
+
+// oneLine keeps a message on one line whatever a value smuggled into it.
+func oneLine(s string) string {
+	return strings.Map(func(r rune) rune {
+		if r < ' ' || r == 0x7f {
+			return ' '
+		}
+		return r
+	}, s)
+}
+
+// nameSetting adds the environment variable to an error that begins with a flag.
+func nameSetting(app *kong.Application, err error) string {
+	msg := err.Error()
+	for _, cmd := range app.Children {
+		for _, f := range cmd.Flags {
+			rest, ok := strings.CutPrefix(msg, "--"+f.Name)
+			if ok && rest != "" && strings.ContainsRune(": =", rune(rest[0])) && f.Tag.Get("var") != "" {
+				return f.Tag.Get("var") + " (--" + f.Name + ")" + rest
+			}
+		}
+	}
+	return msg
+}
+
+type versionCmd struct{}
+
+// Run prints what `go build` recorded of the tree it built.
+func (versionCmd) Run(e env) error {
+	_, err := fmt.Fprintf(e.stdout, "pinboard %s %s %s/%s\n", version(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
+	return err
+}
+
+// version is the module version, else the commit, else "devel".
+func version() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return "devel"
+	}
+	if v := info.Main.Version; v != "" && v != "(devel)" {
+		return v
+	}
+	for _, s := range info.Settings {
+		if s.Key == "vcs.revision" {
+			return s.Value
+		}
+	}
+	return "devel"
+}

@@ -1,0 +1,193 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"net/url"
+	"reflect"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/alecthomas/kong"
+)
+
+// Limits of values, each because something breaks beyond it.
+const (
+	minLease      = time.Second      // a beat and a round trip must fit
+	realLease     = 8 * time.Second  // buffer 5 s + beat 3 s of the real client (protocol.md 2.6)
+	maxLease      = 10 * time.Minute // cold starts and dead workers' ids wait this long
+	maxBuckets    = 1024             // every beat writes its lease to every bucket
+	maxPoolIdle   = time.Minute
+	maxMillis     = int64(24 * time.Hour / time.Millisecond)
+	maxKeyPrefix  = 64
+	maxCORSOrigin = 256
+)
+
+// decodeMillis reads a whole number of milliseconds.
+func decodeMillis(ctx *kong.DecodeContext, target reflect.Value) error {
+	var s string
+	if err := ctx.Scan.PopValueInto("milliseconds", &s); err != nil {
+		return err
+	}
+	n, err := strconv.ParseInt(s, 10, 64)
+	if err != nil || n < 0 || n > maxMillis {
+		return fmt.Errorf("want milliseconds from 0 to %d, got %q", maxMillis, s)
+	}
+	target.SetInt(int64(time.Duration(n) * time.Millisecond))
+	return nil
+}
+
+// UnmarshalText reads a comma-separated list of CIDRs or addresses.
+func (p *Prefixes) UnmarshalText(text []byte) error {
+	list, err := parsePrefixes(string(text))
+	*p = list
+	return err
+}
+
+// UnmarshalText reads what Prefixes reads, or "private" or "none".
+func (p *TrustedProxies) UnmarshalText(text []byte) error {
+	switch s := strings.TrimSpace(string(text)); s {
+	case "none":
+		*p = TrustedProxies{}
+		return nil
+	case "private":
+		s = "10.0.0.0/8,172.16.0.0/12,192.168.0.0/16,fc00::/7"
+		fallthrough
+	default:
+		list, err := parsePrefixes(s)
+		*p = list
+		return err
+	}
+}
+
+func parsePrefixes(s string) ([]netip.Prefix, error) {
+	var list []netip.Prefix
+	for part := range strings.SplitSeq(s, ",") {
+		part = strings.TrimSpace(part)
+		p, err := netip.ParsePrefix(part)
+		if err != nil {
+			a, err := netip.ParseAddr(part)
+			if err != nil || a.Zone() != "" {
+				return nil, fmt.Errorf("want a comma-separated list of CIDRs, got %q", part)
+			}
+			p = netip.PrefixFrom(a, a.BitLen())
+		}
+		list = append(list, p.Masked())
+	}
+	return list, nil
+}
+
+// UnmarshalText reads ip, none, header:Name, cookie:name or query:name.
+func (a *Affinity) UnmarshalText(text []byte) error {
+	by, name, named := strings.Cut(string(text), ":")
+	switch by {
+	case "ip", "none":
+		if named {
+			return fmt.Errorf("%s takes no name, got %q", by, text)
+		}
+	case "header", "cookie", "query":
+		if !token(name) {
+			return fmt.Errorf("want %s:name, got %q", by, text)
+		}
+	default:
+		return fmt.Errorf("want ip, header:Name, cookie:name, query:name or none, got %q", text)
+	}
+	*a = Affinity{By: by, Name: name}
+	return nil
+}
+
+// token reports whether s is an RFC 9110 token, the grammar of field and
+// cookie names.
+func token(s string) bool {
+	for _, c := range s {
+		if c <= ' ' || c >= 0x7f || strings.ContainsRune(`"(),/:;<=>?@[\]{}`, c) {
+			return false
+		}
+	}
+	return s != ""
+}
+
+// check judges what one value alone cannot: ranges and combinations. The
+// first fault found is the answer; secrets are never in it.
+func (c *Config) check() error {
+	for _, f := range []func() error{c.checkIdentity, c.checkStore, c.checkRanges, c.checkForwarding} {
+		if err := f(); err != nil {
+			return usageError{err.Error()}
+		}
+	}
+	return nil
+}
+
+func (c *Config) checkIdentity() error {
+	switch {
+	case c.Token == "" && c.Passport == "":
+		return errors.New("PINBOARD_TOKEN is required (or PINBOARD_PASSPORT)")
+	case c.Token != "" && strings.TrimSpace(c.Token) == "":
+		return errors.New("PINBOARD_TOKEN is blank")
+	case strings.ContainsFunc(c.Token, func(r rune) bool { return r <= ' ' || r >= 0x7f }):
+		return errors.New("PINBOARD_TOKEN must be visible ASCII without spaces: it travels in a header")
+	case c.Passport != "" && strings.TrimSpace(c.Passport) == "":
+		return errors.New("PINBOARD_PASSPORT is blank")
+	}
+	return nil
+}
+
+// memory reports whether the node runs alone on the in-process store.
+func (c *Config) memory() bool { return c.RedisURL == "memory:" }
+
+func (c *Config) checkStore() error {
+	if !c.memory() {
+		u, err := url.Parse(c.RedisURL)
+		if err != nil || u.Host == "" || !strings.HasPrefix(u.Scheme, "redis") {
+			return errors.New("REDIS_URL: want redis://host:port, rediss://host:port or memory:")
+		}
+		if c.ColdStart == "off" {
+			return errors.New("PINBOARD_COLD_START=off is for REDIS_URL=memory: only: on a shared store it could place an id twice")
+		}
+	}
+	if c.RequireSafeStore && c.memory() {
+		return errors.New("PINBOARD_REQUIRE_SAFE_STORE needs a replicated Redis; REDIS_URL is memory:")
+	}
+	if c.KeyPrefix == "" || len(c.KeyPrefix) > maxKeyPrefix || !token(c.KeyPrefix) {
+		return fmt.Errorf("PINBOARD_KEY_PREFIX: want 1 to %d visible characters without separators and braces, got %q", maxKeyPrefix, c.KeyPrefix)
+	}
+	return nil
+}
+
+func (c *Config) checkRanges() error {
+	switch {
+	case c.Port < 0 || c.Port > 65535:
+		return fmt.Errorf("PORT: want 0 to 65535, got %d", c.Port)
+	case c.Buckets < 1 || c.Buckets > maxBuckets:
+		return fmt.Errorf("PINBOARD_BUCKETS: want 1 to %d, got %d", maxBuckets, c.Buckets)
+	case c.LeaseTTL < minLease || c.LeaseTTL > maxLease:
+		return fmt.Errorf("PINBOARD_LEASE_TTL_MS: want %d to %d, got %d", minLease.Milliseconds(), maxLease.Milliseconds(), c.LeaseTTL.Milliseconds())
+	case !(c.BalanceFactor >= 1 && c.BalanceFactor <= 1000): // refuses NaN too
+		return fmt.Errorf("PINBOARD_BALANCE_FACTOR: want 1 to 1000, got %v", c.BalanceFactor)
+	case c.RestateAfter < 1:
+		return fmt.Errorf("PINBOARD_RESTATE_AFTER: want at least 1, got %d", c.RestateAfter)
+	case c.ShutdownNotice > c.ShutdownBudget:
+		return fmt.Errorf("PINBOARD_SHUTDOWN_NOTICE_MS (%d) exceeds PINBOARD_SHUTDOWN_BUDGET_MS (%d), which includes it", c.ShutdownNotice.Milliseconds(), c.ShutdownBudget.Milliseconds())
+	}
+	return nil
+}
+
+func (c *Config) checkForwarding() error {
+	switch {
+	case c.WorkerMaxConns < 1:
+		return fmt.Errorf("PINBOARD_WORKER_MAX_CONNS: want at least 1, got %d", c.WorkerMaxConns)
+	case c.ConnectTimeout == 0:
+		return errors.New("PINBOARD_CONNECT_TIMEOUT_MS: want at least 1, got 0")
+	case c.PoolIdle == 0 || c.PoolIdle > maxPoolIdle:
+		return fmt.Errorf("PINBOARD_POOL_IDLE_MS: want 1 to %d, got %d", maxPoolIdle.Milliseconds(), c.PoolIdle.Milliseconds())
+	}
+	for _, origin := range c.CORSOrigins {
+		u, err := url.Parse(origin)
+		if err != nil || origin != "*" && (u.Scheme+"://"+u.Host != origin || u.Host == "") || len(origin) > maxCORSOrigin {
+			return fmt.Errorf("PINBOARD_CORS_ORIGINS: want scheme://host[:port] or *, got %q", origin)
+		}
+	}
+	return nil
+}

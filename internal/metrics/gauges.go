@@ -1,0 +1,65 @@
+package metrics
+
+import "github.com/prometheus/client_golang/prometheus"
+
+// gauges turns a Snapshot into samples at each scrape: nothing is kept, so
+// nothing of a worker that is gone can stay behind.
+type gauges struct{ read func() Snapshot }
+
+var (
+	connectionsDesc = desc(connections)
+	workersDesc     = desc(workers)
+	placementsDesc  = desc(placements)
+	readyDesc       = desc(ready)
+	lagDesc         = desc(lag)
+	storeSafeDesc   = desc(storeSafe)
+)
+
+func desc(f Family) *prometheus.Desc {
+	return prometheus.NewDesc("pinboard_"+f.Name, f.Help, names(f), nil)
+}
+
+// Describe implements prometheus.Collector.
+func (gauges) Describe(ch chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{connectionsDesc, workersDesc, placementsDesc, readyDesc, lagDesc, storeSafeDesc} {
+		ch <- d
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (g gauges) Collect(ch chan<- prometheus.Metric) {
+	s := g.read()
+	send := func(d *prometheus.Desc, v float64, labels ...string) {
+		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
+	}
+	for _, kind := range ConnectionKinds {
+		send(connectionsDesc, float64(s.Connections[kind]), kind)
+	}
+	byState := map[string]int{}
+	for state, n := range s.Workers {
+		byState[known(WorkerStates, state)] += n
+	}
+	for _, state := range WorkerStates {
+		send(workersDesc, float64(byState[state]), state)
+	}
+	send(placementsDesc, float64(s.Placements))
+	send(readyDesc, number(s.Ready))
+	send(lagDesc, s.Lag.Seconds())
+	send(storeSafeDesc, number(s.StoreSafe))
+}
+
+func known(list []string, value string) string {
+	for _, v := range list {
+		if v == value {
+			return v
+		}
+	}
+	return Other
+}
+
+func number(b bool) float64 {
+	if b {
+		return 1
+	}
+	return 0
+}
