@@ -1,0 +1,194 @@
+package directory
+
+import "time"
+
+// A Pulse is a beat as one bucket sees it.
+type Pulse struct {
+	Beat
+	Longest Micros
+}
+
+// A Standing is what a bucket answers to a beat. Values are ordered: the
+// worst of all buckets decides.
+type Standing int
+
+const (
+	Renewed   Standing = iota
+	Due                // renewed, but a restate order is due (L9 limits it)
+	Lost               // unknown, lapsed, succeeded or of an old generation: restate (G2, L3, L6)
+	Unrenewed          // not renewed: degraded for too long, ejected, or replaced (L7)
+	Over               // deregistered
+	Ousted             // superseded (H2)
+)
+
+// A Renewal is one bucket's answer to a beat.
+type Renewal struct {
+	Standing Standing
+	Reason   string
+	Lease    Lease
+	Now      Micros
+	Messages []Message
+	Placed   int64
+}
+
+// Renew extends the lease of a session that still runs here; a lease that has
+// ended is never renewed (L3).
+func (p *Rules) Renew(tx *Tx, b Pulse) Renewal {
+	p.begin(tx, b.Longest)
+	s := tx.Session(b.Session)
+	if s == nil {
+		return Renewal{Standing: Lost, Reason: "unknown session", Now: tx.Now}
+	}
+	before := s.Lease
+	s.Beaten = true
+	s.Acks = s.Acks || b.HasAcks
+	p.proved(tx, s, b.Proof)
+	r := Renewal{Now: tx.Now, Placed: tx.Count(PlaceCount(b.Session))}
+	r.Standing, r.Reason = p.judge(tx, s, b)
+	if r.Standing <= Due {
+		s.Until = max(s.Until, tx.Now+p.Lease)
+		s.TTL = p.Lease
+		s.Headroom, s.OwnDrain = b.Headroom, b.Draining
+		r.Messages = p.deliver(tx, s, b)
+	}
+	if s.Want && r.Standing == Renewed && p.mayOrder(tx, s) {
+		r.Standing, r.Reason = Due, "restatement wanted"
+	}
+	r.Lease = s.Lease
+	if !sameLease(&before, &s.Lease) {
+		tx.PutSession(*s)
+	}
+	return r
+}
+
+func sameLease(a, b *Lease) bool {
+	return a.Until == b.Until && a.Beaten == b.Beaten && a.Acks == b.Acks && a.Degraded == b.Degraded &&
+		a.FailSince == b.FailSince && a.ProvedAt == b.ProvedAt && a.Super == b.Super && a.Want == b.Want
+}
+
+// proved keeps the causes that proofs set and clear (product.md "Degraded").
+func (p *Rules) proved(tx *Tx, s *Session, proof Proof) {
+	switch proof {
+	case ProofOK:
+		s.Degraded &^= ProofsMissing | ProofsRefused
+		s.ProvedAt, s.FailSince = tx.Now, 0
+		return
+	case ProofMissing:
+		s.Degraded |= ProofsMissing
+	case ProofRefused:
+		s.Degraded |= ProofsRefused
+	default:
+		return
+	}
+	if s.FailSince == 0 {
+		s.FailSince = tx.Now
+	}
+}
+
+// judge says what a beat of s deserves.
+func (p *Rules) judge(tx *Tx, s *Session, b Pulse) (Standing, string) {
+	if env, epoch, yes := p.superseded(tx, s.Worker); yes && s.Ended == 0 {
+		s.Super, s.SuperAt = env, epoch
+		return Ousted, "superseded"
+	}
+	switch {
+	case s.Ended != 0:
+		return Over, "deregistered"
+	case s.Gen != tx.Meta.Gen:
+		return Lost, "registry restarted"
+	case s.Successor != "":
+		return Lost, "replaced by a newer session of this process"
+	case s.Replaced != "":
+		newer := tx.Session(s.Replaced)
+		if p.fate(tx, newer) != running && !tx.Before(s.Until) && b.Proof == ProofOK {
+			return Lost, "the address is this process's again"
+		}
+		return Unrenewed, "another process was proved at the advertise URL"
+	case s.Ejected:
+		return Unrenewed, "session was ejected"
+	case !tx.Before(s.Until):
+		return Lost, "lease lapsed"
+	case s.Restating != 0:
+		return Lost, "restatement ordered"
+	case s.FailSince != 0 && tx.Now >= s.FailSince+3*s.TTL:
+		return Unrenewed, "advertise URL not proved for three leases"
+	}
+	return Renewed, ""
+}
+
+// mayOrder limits restate orders that clients could cause (L9).
+func (p *Rules) mayOrder(tx *Tx, s *Session) bool {
+	return s.Ordered == 0 || tx.Now >= s.Ordered+orderLeases*tx.Meta.Longest
+}
+
+// MarkRestating records that a restate order is about to be answered, so that
+// nothing new is placed there and its refusals prove nothing (F3). caused
+// tells orders that clients can cause from those of L3, L6 and G2.
+func (p *Rules) MarkRestating(tx *Tx, session string, caused bool) {
+	p.begin(tx, 0)
+	s := tx.Session(session)
+	if s == nil || s.Ended != 0 || s.Restating != 0 {
+		return
+	}
+	s.Restating, s.Want = tx.Now, false
+	if caused {
+		s.Ordered = tx.Now
+	}
+	tx.PutSession(*s)
+	tx.Log(Entry{Cause: "restate ordered", Session: session, Node: p.Node})
+}
+
+// Want makes the session's next beat a restate order, within L9's limit.
+func (p *Rules) Want(tx *Tx, session string) {
+	p.begin(tx, 0)
+	if s := tx.Session(session); s != nil && !s.Want && s.Restating == 0 {
+		s.Want = true
+		tx.PutSession(*s)
+	}
+}
+
+// SetDegraded sets and clears causes that forwards have shown.
+func (p *Rules) SetDegraded(tx *Tx, session string, set, clear Degrade) {
+	p.begin(tx, 0)
+	s := tx.Session(session)
+	if s == nil {
+		return
+	}
+	d := s.Degraded&^clear | set
+	if d == s.Degraded {
+		return
+	}
+	s.Degraded = d
+	if d == 0 {
+		s.FailSince = 0
+	}
+	tx.PutSession(*s)
+}
+
+// SetDrain sets or ends the operator's drain of a session's process.
+func (p *Rules) SetDrain(tx *Tx, session string, on bool, deadline *time.Duration) bool {
+	p.begin(tx, 0)
+	s := tx.Session(session)
+	if s == nil || s.Ended != 0 || s.Restated {
+		return false
+	}
+	s.Drain, s.DrainAt = on, 0
+	if on && deadline != nil {
+		s.DrainAt = tx.Now + max(deadline.Microseconds(), 1)
+	}
+	tx.PutSession(*s)
+	return true
+}
+
+// Eject stops renewing the session; its lease runs out.
+func (p *Rules) Eject(tx *Tx, session string) bool {
+	p.begin(tx, 0)
+	s := tx.Session(session)
+	if s == nil || p.fate(tx, s) != running {
+		return false
+	}
+	s.Ejected = true
+	tx.PutSession(*s)
+	tx.Log(Entry{Cause: "ejected", Session: session, Node: p.Node})
+	return true
+}
