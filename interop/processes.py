@@ -230,7 +230,7 @@ def build():
     go = shutil.which("go")
     assert go, "the Go toolchain is needed to build ./cmd/pinboard"
     (ROOT / ".cache").mkdir(exist_ok=True)
-    with open(ROOT / ".cache" / "interop-build.lock", "w") as lock:
+    with open(ROOT / ".cache" / "build.lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         part = f"{binary()}.{os.getpid()}"
         subprocess.run([go, "build", "-o", part, "./cmd/pinboard"], cwd=ROOT, check=True)

@@ -14,7 +14,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-CACHE = Path(__file__).parent.parent / ".cache" / "interop" / "releases"
+CACHE = Path(__file__).parent.parent / ".cache" / "releases"
 
 CURRENT_VERSION = "0.16.0"
 
