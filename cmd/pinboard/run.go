@@ -42,16 +42,7 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 	var c cli
 	e := env{getenv, stdout, stderr}
 	helped := false
-	parser, err := kong.New(&c,
-		kong.Name("pinboard"),
-		kong.Description("Control plane and front door for durable objects: one live instance per id across a fleet."),
-		kong.Writers(stdout, stderr),
-		kong.Exit(func(int) { helped = true }),
-		kong.ConfigureHelp(kong.HelpOptions{WrapUpperBound: 100, FlagsLast: true}),
-		kong.ValueFormatter(describe),
-		kong.NamedMapper("ms", kong.MapperFunc(decodeMillis)),
-		kong.Resolvers(fromEnvironment(getenv)),
-	)
+	parser, err := newParser(&c, e, kong.Exit(func(int) { helped = true }))
 	if err != nil {
 		fmt.Fprintln(stderr, "pinboard:", err)
 		return exitFatal
@@ -77,6 +68,18 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 		fmt.Fprintln(stderr, "pinboard:", oneLine(err.Error()))
 		return exitFatal
 	}
+}
+
+func newParser(c *cli, e env, more ...kong.Option) (*kong.Kong, error) {
+	return kong.New(c, append(more,
+		kong.Name("pinboard"),
+		kong.Description("Control plane and front door for durable objects: one live instance per id across a fleet."),
+		kong.Writers(e.stdout, e.stderr),
+		kong.ConfigureHelp(kong.HelpOptions{WrapUpperBound: 100}),
+		kong.ValueFormatter(describe),
+		kong.NamedMapper("ms", kong.MapperFunc(decodeMillis)),
+		kong.Resolvers(fromEnvironment(e.getenv)),
+	)...)
 }
 
 // oneLine keeps a message on one line whatever a value smuggled into it.

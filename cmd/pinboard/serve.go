@@ -1,6 +1,10 @@
 package main
 
-import "context"
+import (
+	"context"
+
+	"pinboard/internal/passport"
+)
 
 type serveCmd struct{ Config }
 
@@ -8,6 +12,10 @@ type serveCmd struct{ Config }
 func (c *serveCmd) Run(ctx context.Context, e env) error {
 	if err := c.check(); err != nil {
 		return err
+	}
+	_, err := passport.Open(c.Token, c.Passport)
+	if err != nil {
+		return usageError{err.Error()}
 	}
 	return nil
 }

@@ -1,0 +1,219 @@
+package main
+
+import (
+	"bytes"
+	"flag"
+	"fmt"
+	"os"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/alecthomas/kong"
+)
+
+var update = flag.Bool("update", false, "rewrite the configuration table of README.md")
+
+const secret = "s3cr3t-value"
+
+// One clear line on stderr, exit 2, and never a secret in it.
+func TestBadValues(t *testing.T) {
+	for _, tt := range []struct {
+		env  string // space-separated NAME=value; _ is a space in a value
+		args string
+		want string
+	}{
+		{"", "", "PINBOARD_TOKEN is required (or PINBOARD_PASSPORT)"},
+		{"PINBOARD_TOKEN=", "", "PINBOARD_TOKEN is required (or PINBOARD_PASSPORT)"},
+		{"PINBOARD_TOKEN=__", "", "PINBOARD_TOKEN is blank"},
+		{"PINBOARD_TOKEN=\t", "", "PINBOARD_TOKEN is blank"},
+		{"PINBOARD_TOKEN=a_b", "", "PINBOARD_TOKEN must be visible ASCII without spaces: it travels in a header"},
+		{"PINBOARD_TOKEN=" + secret + "\n", "", "PINBOARD_TOKEN must be visible ASCII"},
+		{"PINBOARD_TOKEN=__ PINBOARD_PASSPORT=@x", "", "PINBOARD_TOKEN is blank"},
+		{"PINBOARD_PASSPORT=__", "", "PINBOARD_PASSPORT is blank"},
+		{"PINBOARD_PASSPORT={" + secret, "", "PINBOARD_PASSPORT"},
+		{"PINBOARD_PASSPORT=@nowhere.json", "", "PINBOARD_PASSPORT"},
+		{"T PORT=x", "", `PORT (--port): expected a valid 64 bit int but got "x"`},
+		{"T PORT=65536", "", "PORT: want 0 to 65535, got 65536"},
+		{"T", "--port=-1", "PORT: want 0 to 65535, got -1"},
+		{"T PORT=7", "--port=x", `PORT (--port): expected a valid 64 bit int but got "x"`},
+		{"T REDIS_URL=http://h", "", "REDIS_URL: want redis://host:port, rediss://host:port or memory:"},
+		{"T REDIS_URL=redis://:" + secret + "@%zz", "", "REDIS_URL: want redis://host:port"},
+		{"T REDIS_URL=redis://", "", "REDIS_URL: want redis://host:port"},
+		{"T REDIS_URL=memory", "", "REDIS_URL: want redis://host:port"},
+		{"T PINBOARD_COLD_START=maybe", "", `PINBOARD_COLD_START (--cold-start) must be one of "on","off" but got "maybe"`},
+		{"T PINBOARD_COLD_START=off REDIS_URL=redis://h:1", "", "PINBOARD_COLD_START=off is for REDIS_URL=memory: only"},
+		{"T PINBOARD_REQUIRE_SAFE_STORE=1", "", "PINBOARD_REQUIRE_SAFE_STORE needs a replicated Redis"},
+		{"T PINBOARD_KEY_PREFIX={a}", "", "PINBOARD_KEY_PREFIX: want 1 to 64"},
+		{"T PINBOARD_BUCKETS=0", "", "PINBOARD_BUCKETS: want 1 to 1024, got 0"},
+		{"T PINBOARD_LEASE_TTL_MS=15s", "", `PINBOARD_LEASE_TTL_MS (--lease-ttl-ms): want milliseconds from 0 to 86400000, got "15s"`},
+		{"T PINBOARD_LEASE_TTL_MS=999", "", "PINBOARD_LEASE_TTL_MS: want 1000 to 600000, got 999"},
+		{"T PINBOARD_HOSTNAME_AWARE=maybe", "", "PINBOARD_HOSTNAME_AWARE (--hostname-aware): bool value must be"},
+		{"T PINBOARD_AFFINITY=header", "", `PINBOARD_AFFINITY (--affinity): want header:name, got "header"`},
+		{"T PINBOARD_AFFINITY=cookie:a=b", "", `PINBOARD_AFFINITY (--affinity): want cookie:name`},
+		{"T PINBOARD_AFFINITY=ip:x", "", `PINBOARD_AFFINITY (--affinity): ip takes no name`},
+		{"T PINBOARD_AFFINITY=moon", "", `PINBOARD_AFFINITY (--affinity): want ip, header:Name, cookie:name, query:name or none, got "moon"`},
+		{"T PINBOARD_BALANCE_FACTOR=0.9", "", "PINBOARD_BALANCE_FACTOR: want 1 to 1000, got 0.9"},
+		{"T PINBOARD_BALANCE_FACTOR=NaN", "", "PINBOARD_BALANCE_FACTOR: want 1 to 1000, got NaN"},
+		{"T PINBOARD_RESTATE_AFTER=0", "", "PINBOARD_RESTATE_AFTER: want at least 1, got 0"},
+		{"T PINBOARD_TRUSTED_PROXIES=10.0.0.0/33", "", `PINBOARD_TRUSTED_PROXIES (--trusted-proxies): want a comma-separated list of CIDRs, got "10.0.0.0/33"`},
+		{"T PINBOARD_ADVERTISE_DENY=10.0.0.0/8,,", "", `PINBOARD_ADVERTISE_DENY (--advertise-deny): want a comma-separated list of CIDRs, got ""`},
+		{"T PINBOARD_CORS_ORIGINS=example.com", "", `PINBOARD_CORS_ORIGINS: want scheme://host[:port] or *, got "example.com"`},
+		{"T PINBOARD_CORS_ORIGINS=https://a.example/", "", `PINBOARD_CORS_ORIGINS: want scheme://host[:port] or *`},
+		{"T PINBOARD_WORKER_MAX_CONNS=0", "", "PINBOARD_WORKER_MAX_CONNS: want at least 1, got 0"},
+		{"T PINBOARD_CONNECT_TIMEOUT_MS=0", "", "PINBOARD_CONNECT_TIMEOUT_MS: want at least 1, got 0"},
+		{"T PINBOARD_POOL_IDLE_MS=60001", "", "PINBOARD_POOL_IDLE_MS: want 1 to 60000, got 60001"},
+		{"T PINBOARD_SHUTDOWN_NOTICE_MS=30000", "", "PINBOARD_SHUTDOWN_NOTICE_MS (30000) exceeds PINBOARD_SHUTDOWN_BUDGET_MS (25000), which includes it"},
+		{"T LOG_LEVEL=loud", "", `LOG_LEVEL (--log-level) must be one of "debug","info","warn","error" but got "loud"`},
+		{"T LOG_FORMAT=xml", "", `LOG_FORMAT (--log-format) must be one of "auto","json","text" but got "xml"`},
+		{"T", "--nonsense", "unknown flag --nonsense"},
+		{"T", "extra", "unexpected argument extra"},
+	} {
+		t.Run(strings.TrimSpace(tt.env+" "+tt.args), func(t *testing.T) {
+			var stdout, stderr bytes.Buffer
+			code := run(t.Context(), append([]string{"serve"}, strings.Fields(tt.args)...), variables(tt.env), &stdout, &stderr)
+			if code != 2 {
+				t.Errorf("exit %d", code)
+			}
+			line := stderr.String()
+			if !strings.HasPrefix(line, "pinboard: "+tt.want) || strings.Count(line, "\n") != 1 || !strings.HasSuffix(line, "\n") {
+				t.Errorf("stderr %q\nwant one line that begins with %q", line, "pinboard: "+tt.want)
+			}
+			if stdout.Len() > 0 {
+				t.Errorf("stdout %q", stdout.String())
+			}
+			if strings.Contains(line, secret) {
+				t.Errorf("the secret is in the message: %s", line)
+			}
+		})
+	}
+}
+
+// variables reads the compact form of TestBadValues.
+func variables(s string) func(string) string {
+	vars := map[string]string{}
+	for _, field := range strings.Split(s, " ") {
+		name, value, _ := strings.Cut(field, "=")
+		vars[name] = strings.ReplaceAll(value, "_", " ")
+		if name == "T" {
+			vars["PINBOARD_TOKEN"] = secret
+		}
+	}
+	return func(name string) string { return vars[name] }
+}
+
+func TestDefaultsAreThoseOfTheManual(t *testing.T) {
+	c := parse(t, nil, "--token=t")
+	want := Config{
+		Port: 8080, RedisURL: "memory:", KeyPrefix: "pinboard", Buckets: 16, ColdStart: "on", Token: "t",
+		LeaseTTL: 15 * time.Second, Affinity: Affinity{By: "ip"}, BalanceFactor: 1.25, RestateAfter: 10000,
+		TrustedProxies: c.TrustedProxies, WorkerMaxConns: 1024,
+		ConnectTimeout: 2 * time.Second, ResponseTimeout: 300 * time.Second, PoolIdle: 4 * time.Second,
+		HalfCloseGrace: time.Second, ShutdownNotice: 8 * time.Second, ShutdownBudget: 25 * time.Second,
+		LogLevel: "info", LogFormat: "auto",
+	}
+	if !reflect.DeepEqual(*c, want) {
+		t.Errorf("defaults\n%+v\nwant\n%+v", *c, want)
+	}
+	if got := fmt.Sprint(c.TrustedProxies); got != "[10.0.0.0/8 172.16.0.0/12 192.168.0.0/16 fc00::/7]" {
+		t.Errorf("trusted by default: %s", got)
+	}
+}
+
+func TestFlagWinsOverVariable(t *testing.T) {
+	vars := map[string]string{"PORT": "1", "PINBOARD_LEASE_TTL_MS": "9000", "PINBOARD_TOKEN": "t",
+		"PINBOARD_HOSTNAME_AWARE": "1", "PINBOARD_AFFINITY": "cookie:sid", "PINBOARD_TRUSTED_PROXIES": "none",
+		"PINBOARD_CORS_ORIGINS": "https://a.example,http://b.example:8080", "PINBOARD_ADVERTISE_ALLOW": "10.1.2.3, 10.9.0.0/16",
+		"REDIS_URL": ""}
+	c := parse(t, vars, "--port=2", "--affinity", "header:X-User")
+	if c.Port != 2 || c.LeaseTTL != 9*time.Second || !c.HostnameAware || c.Affinity != (Affinity{"header", "X-User"}) || c.RedisURL != "memory:" {
+		t.Errorf("%+v", c)
+	}
+	if c.TrustedProxies == nil || len(c.TrustedProxies) != 0 {
+		t.Errorf("none trusts %v", c.TrustedProxies)
+	}
+	if got := fmt.Sprint(c.AdvertiseAllow, c.CORSOrigins); got != "[10.1.2.3/32 10.9.0.0/16] [https://a.example http://b.example:8080]" {
+		t.Error(got)
+	}
+}
+
+func parse(t *testing.T, vars map[string]string, args ...string) *Config {
+	t.Helper()
+	var c cli
+	parser, err := newParser(&c, env{getenv: func(n string) string { return vars[n] }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := parser.Parse(append([]string{"serve"}, args...)); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Serve.check(); err != nil {
+		t.Fatal(err)
+	}
+	return &c.Serve.Config
+}
+
+// Every setting is a variable and a flag of the same name, documented.
+func TestEverySettingIsVariableAndFlag(t *testing.T) {
+	for _, f := range settings(t) {
+		name := strings.ToLower(strings.ReplaceAll(strings.TrimPrefix(f.Tag.Get("var"), "PINBOARD_"), "_", "-"))
+		if f.Name != name {
+			t.Errorf("%s has the flag --%s, want --%s", f.Tag.Get("var"), f.Name, name)
+		}
+		if !strings.HasSuffix(f.Help, ".") || f.Group == nil {
+			t.Errorf("%s is not documented", f.Tag.Get("var"))
+		}
+	}
+}
+
+func settings(t *testing.T) []*kong.Flag {
+	t.Helper()
+	parser, err := newParser(&cli{}, env{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var list []*kong.Flag
+	for _, f := range parser.Model.Children[0].Flags {
+		if f.Name != "help" {
+			list = append(list, f)
+		}
+	}
+	if len(list) < 25 {
+		t.Fatalf("%d settings", len(list))
+	}
+	return list
+}
+
+// The README's table is this struct.
+func TestReadmeTable(t *testing.T) {
+	const begin, end = "<!-- settings: go test ./cmd/pinboard -update -->\n", "<!-- end of settings -->\n"
+	var b strings.Builder
+	b.WriteString(begin + "| Variable | Default | Meaning |\n|---|---|---|\n")
+	for _, f := range settings(t) {
+		value := ""
+		if f.HasDefault {
+			value = "`" + f.Default + "`"
+		}
+		fmt.Fprintf(&b, "| `%s` | %s | %s |\n", f.Tag.Get("var"), value, strings.ReplaceAll(f.Help, "|", `\|`))
+	}
+	table := b.String() + end
+	const readme = "../../README.md"
+	text, err := os.ReadFile(readme)
+	if err != nil {
+		t.Fatal(err)
+	}
+	head, rest, ok1 := strings.Cut(string(text), begin)
+	_, tail, ok2 := strings.Cut(rest, end)
+	if !ok1 || !ok2 {
+		t.Fatal("README.md has lost the marks of the table")
+	}
+	want := head + table + tail
+	if *update {
+		if err := os.WriteFile(readme, []byte(want), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	} else if string(text) != want {
+		t.Error("README.md differs from Config: go test ./cmd/pinboard -update")
+	}
+}
