@@ -1,0 +1,108 @@
+// Package outbound makes every request Pinboard makes to a worker besides
+// forwards: the challenge probe, the stats fan-out, pushed callbacks. A worker
+// chooses where they go, so this package also owns the guard: which URLs and
+// which addresses, no redirects, no proxy, small bodies, little time.
+package outbound
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"time"
+
+	"pinboard/api"
+)
+
+// Config says how a Client reaches workers.
+type Config struct {
+	Policy Policy
+	TLS    *tls.Config                                                          // roots for https workers; nil: the system's
+	Dial   func(ctx context.Context, network, address string) (net.Conn, error) // nil: a net.Dialer under Policy
+}
+
+// A Client talks to workers. It is safe for concurrent use and holds no state
+// between calls: each call opens its own connection, since a kept one may end
+// in a process that the URL no longer leads to.
+type Client struct {
+	http *http.Client
+}
+
+// New returns a Client.
+func New(c Config) *Client {
+	if c.Dial == nil {
+		c.Dial = (&net.Dialer{Timeout: probeTime, ControlContext: c.Policy.Control}).DialContext
+	}
+	return &Client{http: &http.Client{
+		Transport: &http.Transport{
+			DialContext:            c.Dial,
+			TLSClientConfig:        c.TLS,
+			TLSNextProto:           map[string]func(string, *tls.Conn) http.RoundTripper{}, // HTTP/1.1 only
+			DisableKeepAlives:      true,
+			DisableCompression:     true,
+			MaxResponseHeaderBytes: 64 << 10,
+		},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}}
+}
+
+// Why a call failed, as workers and operators are told. The list is closed:
+// nothing of Go's error texts, which hold addresses, gets out.
+const (
+	reasonNoAnswer    = "not answered"
+	reasonTimeout     = "not answered in time"
+	reasonCertificate = "certificate not trusted"
+	reasonTooLarge    = "answer too large"
+	reasonRefused     = "refused"
+	reasonWrong       = "answered wrongly"
+	reasonRedirect    = "answered with a redirect"
+	reasonForbidden   = "address refused"
+)
+
+// do sends one request with the worker's secret in both headers (protocol.md
+// section 3.1) and reads at most limit bytes. A reason means there is no
+// complete answer.
+func (c *Client) do(r *http.Request, secret string, limit int64) (status int, body []byte, reason string) {
+	r.Header.Set(api.HeaderSecret, secret)
+	r.Header.Set(api.HeaderLegacySecret, secret)
+	r.Header.Set("User-Agent", "Pinboard")
+	resp, err := c.http.Do(r)
+	if err != nil {
+		return 0, nil, explain(err)
+	}
+	defer resp.Body.Close()
+	body, err = io.ReadAll(io.LimitReader(resp.Body, limit+1))
+	switch {
+	case err != nil:
+		return 0, nil, explain(err)
+	case int64(len(body)) > limit:
+		return 0, nil, reasonTooLarge
+	}
+	return resp.StatusCode, body, ""
+}
+
+func explain(err error) string {
+	var certificate *tls.CertificateVerificationError
+	var timeout net.Error
+	switch {
+	case errors.Is(err, ErrForbidden):
+		return reasonForbidden
+	case errors.As(err, &certificate):
+		return reasonCertificate
+	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &timeout) && timeout.Timeout():
+		return reasonTimeout
+	}
+	return reasonNoAnswer
+}
+
+// sleep waits, or ends early with the context.
+func sleep(ctx context.Context, d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-ctx.Done():
+	}
+}
