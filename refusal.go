@@ -83,3 +83,18 @@ var (
 	InvalidDepth         = refuse(400, "invalid_depth", "invalid subrequest depth")
 	DepthExceeded        = refuse(508, "depth_exceeded", "subrequest depth exceeded")
 )
+
+// The registry (product.md section 5). The texts are what is said when there
+// is nothing more to say: workers and operators get the reason in "error", for
+// instance the name of a wrong field; the code stays.
+var (
+	Unauthorized      = refuse(401, "unauthorized", "unauthorized")
+	Forbidden         = refuse(403, "forbidden", "forbidden")
+	InvalidField      = refuse(400, "invalid_field", "invalid field")
+	ChallengeRequired = refuse(400, "challenge_required", "challenge required")
+	Reregister        = refuse(409, "reregister", "session unknown, register again")
+	Superseded        = refuse(409, "superseded", "superseded")
+	SessionEnded      = refuse(409, "session_ended", "session deregistered")
+	Conflict          = refuse(409, "conflict", "conflict")
+	NotReady          = retry(503, "not_ready", "not ready, retry")
+)
