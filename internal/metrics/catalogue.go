@@ -30,7 +30,7 @@ var (
 		"Time from the request head to the end of the answer; for streams and tunnels to the answer's head.",
 		[]Label{{"route", Routes}}}
 	resolutions = Family{"resolutions_total", "counter",
-		"Resolutions of an id to its owner: the owner was found (found), this request placed the id (placed), the store failed (store_unavailable), or the code of the refusal.",
+		"Resolutions of an id to its owner: the owner was found (found), this request placed the id (placed), the client left meanwhile (canceled), or the code of the refusal.",
 		[]Label{{"outcome", outcomes()}}}
 	forwards = Family{"forwards_total", "counter",
 		"What became of the exchanges handed to workers.",
@@ -77,13 +77,13 @@ var (
 		"/registry/binding/delete", Other}
 	classes = []string{"1xx", "2xx", "3xx", "4xx", "5xx", "none"}
 	// Results of a forward.
-	Results = []string{"served", "refused", "unreachable", "bad_attestation", "client_abort", "worker_abort", "worker_timeout", "owner_lost", Other}
+	Results = []string{"served", "refused", "unreachable", "bad_attestation", "client_abort", "worker_abort", "worker_timeout", "owner_lost", "shutdown", Other}
 	// ConnectionKinds of the data plane.
 	ConnectionKinds = []string{"client", "exchange", "stream", "tunnel"}
 	// WorkerStates are the directory's, live ones split by what keeps new ids away.
 	WorkerStates = []string{"live", "draining", "degraded", "restating", "replaced", "superseded", "ejected", "lapsed", Other}
 	// StoreOps are the store's methods.
-	StoreOps = []string{"lookup", "place", Other}
+	StoreOps = []string{"peek", "update", "walk", Other}
 	// Loops run in the background of a node.
 	Loops = []string{"housekeeping", "recheck", "census", Other}
 )
@@ -99,4 +99,4 @@ func codes() []string {
 	return list
 }
 
-func outcomes() []string { return append([]string{"found", "placed"}, codes()...) }
+func outcomes() []string { return append([]string{"found", "placed", "canceled"}, codes()...) }

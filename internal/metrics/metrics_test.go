@@ -110,8 +110,8 @@ func TestCounts(t *testing.T) {
 	m.Resolved(pinboard.ColdStart.Code)
 	m.Forwarded("worker_abort")
 	m.Refused(pinboard.WorkerBusy.Code)
-	m.Stored("place", time.Millisecond, nil)
-	m.Stored("place", time.Millisecond, errors.New("away"))
+	m.Stored("update", time.Millisecond, nil)
+	m.Stored("update", time.Millisecond, errors.New("away"))
 	m.LoopFailed("recheck")
 	text := scrape(t, m)
 	for _, line := range []string{
@@ -124,8 +124,8 @@ func TestCounts(t *testing.T) {
 		`pinboard_resolutions_total{outcome="cold_start"} 1`,
 		`pinboard_forwards_total{result="worker_abort"} 1`,
 		`pinboard_refusals_total{code="worker_busy"} 1`,
-		`pinboard_store_duration_seconds_count{op="place"} 2`,
-		`pinboard_store_errors_total{op="place"} 1`,
+		`pinboard_store_duration_seconds_count{op="update"} 2`,
+		`pinboard_store_errors_total{op="update"} 1`,
 		`pinboard_loop_failures_total{loop="recheck"} 1`,
 		`pinboard_connections{kind="tunnel"} 3`,
 		`pinboard_workers{state="live"} 2`,
