@@ -52,7 +52,7 @@ var (
 		"Open data-plane connections by kind: client (all of them), and what they carry now: exchange (finite), stream, tunnel.",
 		[]Label{{"kind", ConnectionKinds}}}
 	workers = Family{"workers", "gauge",
-		"Registered workers by state, as this node last read them.",
+		"Registered workers by state, as this node last read them; those draining or degraded count as live too.",
 		[]Label{{"state", WorkerStates}}}
 	placements = Family{"placements", "gauge", "Placed ids, as this node last counted them.", nil}
 	ready      = Family{"ready", "gauge", "1 while /readyz answers 200.", nil}
@@ -80,8 +80,8 @@ var (
 	Results = []string{"served", "refused", "unreachable", "bad_attestation", "client_abort", "worker_abort", "worker_timeout", "owner_lost", "shutdown", Other}
 	// ConnectionKinds of the data plane.
 	ConnectionKinds = []string{"client", "exchange", "stream", "tunnel"}
-	// WorkerStates are the directory's, live ones split by what keeps new ids away.
-	WorkerStates = []string{"live", "draining", "degraded", "restating", "replaced", "superseded", "ejected", "lapsed", Other}
+	// WorkerStates are the directory's; draining and degraded ones are live too.
+	WorkerStates = []string{"live", "draining", "degraded", "restating", "replaced", "succeeded", "superseded", "ejected", "lapsed", "ended", Other}
 	// StoreOps are the store's methods.
 	StoreOps = []string{"peek", "update", "walk", Other}
 	// Loops run in the background of a node.
