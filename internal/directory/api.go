@@ -136,3 +136,11 @@ type WorkerInfo struct {
 	Placed        int64             `json:"placed"` // placements minus releases since it last restated
 	Owner         string            `json:"token,omitempty"`
 }
+
+// Invalid is a registration that this mode cannot take: 400 naming the field.
+type Invalid struct{ Field, Reason string }
+
+func (e Invalid) Error() string { return e.Field + ": " + e.Reason }
+
+// A Selector names a session, or the newest one of a client.
+type Selector struct{ Session, ClientID string }

@@ -21,7 +21,6 @@ type Found struct {
 	Row     Row
 	Session Session
 	Vacant  bool
-	Gen     string
 	Now     Micros
 }
 
@@ -31,7 +30,7 @@ type Found struct {
 func (p *Rules) Lookup(tx *Tx, q Query) (Found, *pinboard.Refusal) {
 	p.begin(tx, 0)
 	env, known := p.env(tx, q.Host, q.NS)
-	f := Found{Key: Key{Env: env, Namespace: q.NS, ID: q.ID}, Gen: tx.Meta.Gen, Now: tx.Now}
+	f := Found{Key: Key{Env: env, Namespace: q.NS, ID: q.ID}, Now: tx.Now}
 	vacancy := func() (Found, *pinboard.Refusal) {
 		switch {
 		case !known && !(q.Known && p.cold(tx)):

@@ -78,6 +78,7 @@ type Lease struct {
 	Ordered   Micros   // last such order that a client could cause; passes to successors (L9)
 	Want      bool     // a restate order is due at the next beat (R4, R7, F4)
 	Acks      bool     // the process has sent acks
+	Old       bool     // the process aborts its instances when told to register again (before 0.8.4)
 	Ejected   bool     // not renewed any more
 	Ended     Micros   // deregistered
 	Super     string   // env that displaced its last binding (H2), "" none

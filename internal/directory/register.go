@@ -10,17 +10,16 @@ import (
 // ever names a session without its lease (L4). Large restatements come in
 // chunks; only the last one lets go of what was not restated.
 type Enrol struct {
-	Worker    *Worker
-	Headroom  float64
-	Draining  bool
-	Claims    []Key // this bucket's share of the restated ids
-	Prev      string
-	First     bool
-	Last      bool
-	Longest   Micros
-	Seen      pinboard.Epoch
-	OldNow    func(gen string) (Micros, bool) // an old server's clock, carried on (R6)
-	KeepOrder bool                            // the process has a past: inherit drain, acks, order times
+	Worker   *Worker
+	Headroom float64
+	Draining bool
+	Claims   []Key // this bucket's share of the restated ids
+	Prev     string
+	First    bool
+	Last     bool
+	Longest  Micros
+	Seen     pinboard.Epoch
+	OldNow   func(gen string) (Micros, bool) // an old server's clock, carried on (R6)
 }
 
 // Index entries of registrations.
@@ -114,6 +113,7 @@ func (p *Rules) enlist(tx *Tx, e *Enrol, out *Enrolled) *Session {
 		p.carryOrders(tx, w)
 	}
 	s.Gen, s.Headroom, s.OwnDrain = tx.Meta.Gen, e.Headroom, e.Draining
+	s.Old = s.Old && e.Prev == "" // prevSessionId is newer than the dialects that abort
 	s.Until = max(s.Until, tx.Now+p.Lease)
 	return s
 }
@@ -124,7 +124,7 @@ func (p *Rules) succeed(tx *Tx, s *Session, prior *Session) {
 	if prior == nil || prior.Worker.Session == s.Worker.Session {
 		return
 	}
-	s.Acks, s.Ordered, s.Drain, s.DrainAt = prior.Acks, prior.Ordered, prior.Drain, prior.DrainAt
+	s.Acks, s.Old, s.Ordered, s.Drain, s.DrainAt = prior.Acks, prior.Old, prior.Ordered, prior.Drain, prior.DrainAt
 	s.Behind = append([]string{prior.Worker.Session}, prior.Behind...)
 	prior.Successor, prior.Behind = s.Worker.Session, nil
 	tx.PutSession(*prior)

@@ -46,6 +46,10 @@ func (p *Rules) Release(tx *Tx, k Key, session string, epoch pinboard.Epoch, has
 			return false
 		}
 		until = tx.Now + tx.Meta.Longest
+		if !by.Old && !by.Acks { // clients before 0.9.0 name no epoch; restating would cost them everything
+			by.Old = true
+			tx.PutSession(*by)
+		}
 	case row.Kind == Closing:
 		if epoch > row.Epoch {
 			return false

@@ -51,7 +51,7 @@ func (p *Rules) Renew(tx *Tx, b Pulse) Renewal {
 		s.Headroom, s.OwnDrain = b.Headroom, b.Draining
 		r.Messages = p.deliver(tx, s, b)
 	}
-	if s.Want && r.Standing == Renewed && p.mayOrder(tx, s) {
+	if s.Want && r.Standing == Renewed && p.mayOrder(&s.Lease, tx.Now) {
 		r.Standing, r.Reason = Due, "restatement wanted"
 	}
 	r.Lease = s.Lease
@@ -117,8 +117,8 @@ func (p *Rules) judge(tx *Tx, s *Session, b Pulse) (Standing, string) {
 }
 
 // mayOrder limits restate orders that clients could cause (L9).
-func (p *Rules) mayOrder(tx *Tx, s *Session) bool {
-	return s.Ordered == 0 || tx.Now >= s.Ordered+orderLeases*tx.Meta.Longest
+func (p *Rules) mayOrder(l *Lease, now Micros) bool {
+	return !l.Old && (l.Ordered == 0 || now >= l.Ordered+orderLeases*l.TTL)
 }
 
 // MarkRestating records that a restate order is about to be answered, so that

@@ -1,0 +1,71 @@
+package directory
+
+import (
+	"context"
+	"sync"
+)
+
+const (
+	walkRows    = 256 // rows looked at in one step
+	forgetBatch = 64  // sessions forgotten in one step
+)
+
+// keeper remembers where the walk over the rows goes on.
+type keeper struct {
+	mu     sync.Mutex
+	bucket int
+	cursor string
+}
+
+// Keep does one small, bounded step of housekeeping: it looks at some rows and
+// collects those that nobody can own any more (R8), and at each new bucket
+// forgets sessions long gone. Every node runs it; doubling does no harm.
+func (d *Directory) Keep(ctx context.Context) error {
+	k := &d.keeping
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.cursor == "" {
+		err := d.o.Store.Update(ctx, k.bucket, Select{Roster: true}, func(tx *Tx) error {
+			d.rules.Forget(tx, forgetBatch)
+			return nil
+		})
+		if err != nil {
+			return joined(err)
+		}
+	}
+	rows, next, err := d.o.Store.Walk(ctx, k.bucket, k.cursor, walkRows)
+	if err != nil {
+		return joined(err)
+	}
+	if err := d.collect(ctx, k.bucket, rows); err != nil {
+		return joined(err)
+	}
+	if k.cursor = next; next == "" {
+		k.bucket = (k.bucket + 1) % d.n
+	}
+	return nil
+}
+
+// collect lets the rule judge the rows that are not plainly in use.
+func (d *Directory) collect(ctx context.Context, b int, rows []Walked) error {
+	d.roster.mu.Lock()
+	live := make(map[string]bool, len(d.roster.sessions))
+	for i := range d.roster.sessions {
+		s := &d.roster.sessions[i]
+		live[s.Worker.Session] = s.Forwardable(d.roster.gen)
+	}
+	d.roster.mu.Unlock()
+	var doubtful []Key
+	for _, r := range rows {
+		if r.Row.Kind != Placed || !live[r.Row.Session] {
+			doubtful = append(doubtful, r.Key)
+		}
+	}
+	if len(doubtful) == 0 {
+		return nil
+	}
+	return d.o.Store.Update(ctx, b, Select{Rows: doubtful}, func(tx *Tx) error {
+		d.rules.Collect(tx, doubtful)
+		return nil
+	})
+}

@@ -1,0 +1,131 @@
+package directory
+
+import (
+	"context"
+	"crypto/subtle"
+	"maps"
+	"slices"
+	"time"
+
+	"pinboard"
+)
+
+func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
+
+// A CallerClaim is what an instance says of itself (protocol.md section 4.5).
+type CallerClaim struct {
+	Host      string // canonical authority of the call, as in Request
+	Namespace string
+	ID        string
+	Session   string
+	Secret    string
+}
+
+// Caller proves an instance's identity and returns the session that owns it
+// now. The error is a *pinboard.Refusal: InvalidSessionSecret, CallerMismatch
+// or, the store being away, StoreUnavailable.
+func (d *Directory) Caller(ctx context.Context, c CallerClaim) (session string, err error) {
+	host := d.rules.host(c.Host)
+	k := Key{Env: World, Namespace: c.Namespace, ID: c.ID}
+	q := Query{Host: host, NS: c.Namespace, ID: c.ID, Env: World}
+	if d.o.Hostnames {
+		q.Env = d.known.env(host, c.Namespace)
+	}
+	var refusal *pinboard.Refusal
+	err = d.o.Store.Update(ctx, k.Bucket(d.n), d.want(q, c.Session), func(tx *Tx) error {
+		session, refusal = d.rules.Caller(tx, q, c.Session, c.Secret, equalSecrets)
+		return nil
+	})
+	switch {
+	case err != nil:
+		return "", pinboard.StoreUnavailable
+	case refusal != nil:
+		return "", refusal
+	}
+	return session, nil
+}
+
+func equalSecrets(a, b string) bool {
+	return subtle.ConstantTimeCompare([]byte(a), []byte(b)) == 1
+}
+
+// WindDown takes an order for one id; false if the id is not placed.
+func (d *Directory) WindDown(ctx context.Context, o WindDown) (ok bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, mutateTime)
+	defer cancel()
+	if !pinboard.ValidID(o.ID) {
+		return false, nil
+	}
+	msg := d.msgID()
+	b := Key{Namespace: o.Namespace, ID: o.ID}.Bucket(d.n)
+	err = d.o.Store.Update(ctx, b, Select{}, func(tx *Tx) error {
+		d.rules.begin(tx, 0)
+		env, known := d.rules.env(tx, d.rules.host(o.Host), o.Namespace)
+		ok = known && d.rules.WindDown(tx, Key{Env: env, Namespace: o.Namespace, ID: o.ID}, o.Deadline, msg)
+		return nil
+	})
+	return ok, joined(err)
+}
+
+// chosen lists the sessions that a selector names.
+func (d *Directory) chosen(ctx context.Context, s Selector) (id string, err error) {
+	if s.Session != "" {
+		return s.Session, nil
+	}
+	err = d.o.Store.Update(ctx, Key{ID: s.ClientID}.Bucket(d.n), Select{Index: []string{byClient(s.ClientID)}}, func(tx *Tx) error {
+		d.rules.begin(tx, 0)
+		id = tx.Index(byClient(s.ClientID))
+		return nil
+	})
+	return id, err
+}
+
+// onSession runs a rule for one session in every bucket; n is 1 if any bucket
+// knows it.
+func (d *Directory) onSession(ctx context.Context, sel Selector, rule func(tx *Tx, session string) bool) (n int, err error) {
+	ctx, cancel := context.WithTimeout(ctx, mutateTime)
+	defer cancel()
+	id, err := d.chosen(ctx, sel)
+	if err != nil || id == "" {
+		return 0, joined(err)
+	}
+	done := make([]bool, d.n)
+	err = d.each(func(b int) error {
+		return d.o.Store.Update(ctx, b, Select{Sessions: []string{id}}, func(tx *Tx) error {
+			done[b] = rule(tx, id)
+			return nil
+		})
+	})
+	if slices.Contains(done, true) {
+		n = 1
+	}
+	return n, joined(err)
+}
+
+// Drain tells a worker's process to take no new ids and, with a deadline, to
+// have quit all by then; it lasts until Undrain. n counts the workers found.
+func (d *Directory) Drain(ctx context.Context, sel Selector, deadline *time.Duration) (n int, err error) {
+	return d.onSession(ctx, sel, func(tx *Tx, id string) bool { return d.rules.SetDrain(tx, id, true, deadline) })
+}
+
+// Undrain ends a drain.
+func (d *Directory) Undrain(ctx context.Context, sel Selector) (n int, err error) {
+	return d.onSession(ctx, sel, func(tx *Tx, id string) bool { return d.rules.SetDrain(tx, id, false, nil) })
+}
+
+// Eject stops renewing a session; its lease runs out.
+func (d *Directory) Eject(ctx context.Context, sel Selector) (n int, err error) {
+	return d.onSession(ctx, sel, d.rules.Eject)
+}
+
+// DeleteBinding forgets a binding (hostname mode).
+func (d *Directory) DeleteBinding(ctx context.Context, hostname, namespace string) (ok bool, err error) {
+	found := make([]bool, d.n)
+	err = d.each(func(b int) error {
+		return d.o.Store.Update(ctx, b, Select{Bindings: []BindKey{{hostname, namespace}}}, func(tx *Tx) error {
+			found[b] = d.rules.DeleteBinding(tx, BindKey{hostname, namespace})
+			return nil
+		})
+	})
+	return slices.Contains(found, true), joined(err)
+}

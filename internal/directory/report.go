@@ -1,0 +1,165 @@
+package directory
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"pinboard"
+)
+
+const (
+	reportTime   = 2 * time.Second  // a report's own time with the store
+	connectFails = 3                // failed data-plane connects in a row that degrade a worker
+	elsewhere    = 30 * time.Second // how recent a connect to another worker must be to trust our own network
+)
+
+// health is what this node's forwards have shown of workers.
+type health struct {
+	mu    sync.Mutex
+	fails map[string]*streak // by session; only sessions in some trouble
+	good  string             // last session that connected and served
+	at    time.Time
+	other time.Time // last time that a session other than good did
+}
+
+type streak struct {
+	connects int
+	flagged  Degrade // causes this node has set in the store
+}
+
+// Report says what became of a forward and what the request may do next
+// (product.md, retry table). It decides nothing about retries left.
+func (d *Directory) Report(ctx context.Context, p Placement, e Event) Verdict {
+	switch e {
+	case Served:
+		d.served(p.Worker)
+		return Verdict{}
+	case Unreachable:
+		return d.unreachable(ctx, p)
+	case Refused:
+		return d.refused(ctx, p)
+	}
+	return d.badAttestation(ctx, p)
+}
+
+// served clears what a success clears; nothing to do for a healthy worker.
+func (d *Directory) served(w *Worker) {
+	h := &d.health
+	h.mu.Lock()
+	now := d.o.Now()
+	if h.good != w.Session {
+		h.other, h.good = h.at, w.Session
+	}
+	h.at = now
+	s := h.fails[w.Session]
+	var clear Degrade
+	if s != nil {
+		clear = s.flagged
+		delete(h.fails, w.Session)
+	}
+	h.mu.Unlock()
+	if clear != 0 {
+		go d.setDegraded(w, 0, clear)
+	}
+}
+
+func (d *Directory) setDegraded(w *Worker, set, clear Degrade) {
+	ctx, cancel := context.WithTimeout(context.Background(), reportTime)
+	defer cancel()
+	_ = d.each(func(b int) error { // a bucket missed is set again by the next report or beat
+		return d.o.Store.Update(ctx, b, Select{Sessions: []string{w.Session}}, func(tx *Tx) error {
+			d.rules.SetDegraded(tx, w.Session, set, clear)
+			return nil
+		})
+	})
+}
+
+func (d *Directory) unreachable(ctx context.Context, p Placement) Verdict {
+	d.connectFailed(p.Worker)
+	switch {
+	case p.Fresh:
+		d.releaseFresh(ctx, p)
+	case p.Draining:
+		return Verdict{Refusal: pinboard.WorkerDraining}
+	}
+	return Verdict{Refusal: pinboard.WorkerUnreachable}
+}
+
+// connectFailed degrades a worker after three failures in a row, unless this
+// node's connects fail elsewhere too.
+func (d *Directory) connectFailed(w *Worker) {
+	h := &d.health
+	h.mu.Lock()
+	s := h.fails[w.Session]
+	if s == nil {
+		s = &streak{}
+		h.fails[w.Session] = s
+	}
+	s.connects++
+	works := h.at
+	if h.good == w.Session {
+		works = h.other
+	}
+	flag := s.connects >= connectFails && s.flagged&ConnectsFailed == 0 && !works.IsZero() && d.o.Now().Sub(works) < elsewhere
+	if flag {
+		s.flagged |= ConnectsFailed
+	}
+	h.mu.Unlock()
+	if flag {
+		go d.setDegraded(w, ConnectsFailed, 0)
+	}
+}
+
+func (d *Directory) releaseFresh(ctx context.Context, p Placement) (released bool) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), reportTime)
+	defer cancel()
+	d.hints.drop(p.Key)
+	err := d.o.Store.Update(ctx, p.Key.Bucket(d.n), Select{Rows: []Key{p.Key}}, func(tx *Tx) error {
+		released = d.rules.ReleaseFresh(tx, p.Key, p.Epoch, p.Nonce)
+		return nil
+	})
+	return released && err == nil
+}
+
+// refused handles the marker: a new placement is taken back and may be placed
+// once more elsewhere; a confirmed one stays, and its worker, inside its last
+// buffer, is to restate (R3, R4).
+func (d *Directory) refused(ctx context.Context, p Placement) Verdict {
+	if p.Fresh && d.releaseFresh(ctx, p) {
+		return Verdict{Again: true, Refusal: pinboard.WorkerRefused}
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), reportTime)
+	defer cancel()
+	// Lost without harm if the store is away: the next refusal says it again.
+	_ = d.o.Store.Update(ctx, p.Key.Bucket(d.n), Select{Rows: []Key{p.Key}}, func(tx *Tx) error {
+		d.rules.begin(tx, 0)
+		if row := tx.Row(p.Key); row != nil && row.Session == p.Worker.Session {
+			d.rules.Want(tx, p.Worker.Session)
+		}
+		return nil
+	})
+	return Verdict{Refusal: pinboard.WorkerRefused}
+}
+
+// badAttestation: a settling session has not processed its register answer
+// yet; from any other it means a stranger or a clock that is off.
+func (d *Directory) badAttestation(_ context.Context, p Placement) Verdict {
+	if p.Settling {
+		return Verdict{Again: true, Refusal: pinboard.WorkerNotReady}
+	}
+	h := &d.health
+	h.mu.Lock()
+	s := h.fails[p.Worker.Session]
+	if s == nil {
+		s = &streak{}
+		h.fails[p.Worker.Session] = s
+	}
+	flag := s.flagged&ProofsRefused == 0
+	s.flagged |= ProofsRefused
+	h.mu.Unlock()
+	if flag {
+		d.setDegraded(p.Worker, ProofsRefused, 0)
+	}
+	return Verdict{Refusal: pinboard.WorkerNotReady}
+}

@@ -1,0 +1,212 @@
+package directory
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"time"
+
+	"pinboard"
+	"pinboard/internal/pick"
+)
+
+const (
+	youngSession = 5 * time.Second // its 403s prove nothing yet (product.md, retry table)
+	placeTries   = 4               // candidates tried before the roster counts as empty
+)
+
+// Resolve finds or makes the owner of an id: one round trip for a placed id,
+// two for a new one. The error is a *pinboard.Refusal.
+func (d *Directory) Resolve(ctx context.Context, r Request) (Placement, error) {
+	host := d.rules.host(r.Host)
+	k := Key{Env: World, Namespace: r.Address.Namespace, ID: r.Address.ID}
+	if d.o.Hostnames {
+		k.Env = d.known.env(host, k.Namespace)
+	}
+	b := k.Bucket(d.n)
+	if p, ok := d.peek(ctx, b, host, k); ok {
+		return p, nil
+	}
+	q := Query{Host: host, NS: k.Namespace, ID: k.ID, Env: k.Env, Known: d.known.has(k.Namespace), MsgID: d.msgID()}
+	found, sent, err := d.lookup(ctx, b, q)
+	if err != nil {
+		return Placement{}, refusalOf(err)
+	}
+	if !found.Vacant {
+		return d.placement(&found, sent, found.Row.Epoch, q.Nonce), nil
+	}
+	p, err := d.place(ctx, b, q, r)
+	if err != nil {
+		return Placement{}, refusalOf(err)
+	}
+	return p, nil
+}
+
+// refusalOf is what the client may see of an error.
+func refusalOf(err error) error {
+	var r *pinboard.Refusal
+	if errors.As(err, &r) {
+		return r
+	}
+	return pinboard.StoreUnavailable
+}
+
+// peek serves a hit by one MGET when the node remembers the owner.
+func (d *Directory) peek(ctx context.Context, b int, host string, k Key) (Placement, bool) {
+	w := d.hints.get(k)
+	if w == nil {
+		return Placement{}, false
+	}
+	p, ok, err := d.o.Store.Peek(ctx, b, Hint{Key: k, Session: w.Session, Bind: d.rules.bindKey(host, k.Namespace)})
+	if err != nil || !ok || w.Hostname != host {
+		return Placement{}, false
+	}
+	d.sawEpoch(b, p.Row.Epoch)
+	return Placement{
+		Key: k, Worker: w, Epoch: p.Row.Epoch, Sent: p.Sent, Deadline: p.Until,
+		Draining: p.Draining, Settling: p.Settling || p.Age < youngSession,
+	}, true
+}
+
+// lookup runs the look-up rule. A refusal may have something to commit (a
+// takeover's order, a wanted restatement), so it is no error inside the rule.
+func (d *Directory) lookup(ctx context.Context, b int, q Query) (f Found, sent time.Time, err error) {
+	var refusal *pinboard.Refusal
+	err = d.o.Store.Update(ctx, b, d.want(q), func(tx *Tx) error {
+		f, refusal = d.rules.Lookup(tx, q)
+		sent = tx.Sent
+		return nil
+	})
+	switch {
+	case err != nil:
+		return f, sent, err
+	case refusal != nil:
+		return f, sent, refusal
+	}
+	d.known.add(q.NS)
+	d.known.bind(q.Host, q.NS, f.Key.Env)
+	return f, sent, nil
+}
+
+// want prefetches what a look-up reads.
+func (d *Directory) want(q Query, sessions ...string) Select {
+	s := Select{Sessions: sessions}
+	if q.ID != "" {
+		s.Rows = []Key{{Env: q.Env, Namespace: q.NS, ID: q.ID}}
+	}
+	if d.o.Hostnames {
+		s.Bindings = []BindKey{d.rules.bindKey(q.Host, q.NS)}
+	} else {
+		s.Index = []string{"n:" + q.NS}
+	}
+	return s
+}
+
+// placement is what a found owner means for a forward.
+func (d *Directory) placement(f *Found, sent time.Time, epoch pinboard.Epoch, nonce Nonce) Placement {
+	s := &f.Session
+	d.sawEpoch(f.Key.Bucket(d.n), epoch)
+	d.hints.put(f.Key, s.Worker)
+	return Placement{
+		Key: f.Key, Worker: s.Worker, Epoch: epoch,
+		Fresh: f.Row.Nonce != Nonce{} && f.Row.Nonce == nonce, Nonce: nonce,
+		Settling: s.Restating != 0 || f.Now-s.At < youngSession.Microseconds(),
+		Draining: s.OwnDrain || s.Drain,
+		Sent:     sent,
+		Deadline: sent.Add(time.Duration(s.Until-f.Now) * time.Microsecond),
+	}
+}
+
+// place gives a vacant id to a worker. A candidate that the store no longer
+// accepts means an old roster: it is read again and another is picked.
+func (d *Directory) place(ctx context.Context, b int, q Query, r Request) (Placement, error) {
+	q.Nonce = d.nonce()
+	avoid := []string{r.Avoid}
+	for try := range placeTries {
+		w, err := d.choose(ctx, b, q, r, avoid, try > 0)
+		if err != nil {
+			return Placement{}, err
+		}
+		p, ok, err := d.tryPlace(ctx, b, q, w)
+		if err != nil {
+			return Placement{}, err
+		}
+		if ok {
+			return p, nil
+		}
+		avoid = append(avoid, w)
+	}
+	return Placement{}, pinboard.NoLiveBackends
+}
+
+// choose picks a candidate from the roster.
+func (d *Directory) choose(ctx context.Context, b int, q Query, r Request, avoid []string, stale bool) (string, error) {
+	env := q.Env
+	if d.o.Hostnames {
+		env = d.known.env(q.Host, q.NS)
+	}
+	for {
+		cs, fresh, err := d.candidates(ctx, b, q.Host, env, q.NS, avoid, stale)
+		if err != nil {
+			return "", err
+		}
+		d.mu.Lock()
+		i := pick.Choose(cs, pick.Request{Caller: r.Caller, Affinity: r.Affinity, Balance: d.o.Balance}, d.rand)
+		d.mu.Unlock()
+		if i >= 0 {
+			return cs[i].Session, nil
+		}
+		if fresh {
+			return "", pinboard.NoLiveBackends
+		}
+		stale = true
+	}
+}
+
+// tryPlace writes the placement. A lost reply is looked up by its nonce once
+// (R2, R10); anything else unknown is an error and the row, if it was written,
+// is found by the next resolve.
+func (d *Directory) tryPlace(ctx context.Context, b int, q Query, w string) (p Placement, ok bool, err error) {
+	var f Found
+	var m *Mint
+	var sent time.Time
+	var refusal *pinboard.Refusal
+	err = d.o.Store.Update(ctx, b, d.want(q, w), func(tx *Tx) error {
+		f, m, ok, refusal = d.rules.Place(tx, q, w, pinboard.Epoch(d.seen[b].Load()))
+		sent = tx.Sent
+		return nil
+	})
+	if err != nil {
+		f, sent, err = d.lookup(ctx, b, q)
+		if err != nil || f.Vacant {
+			return p, false, errors.Join(pinboard.StoreUnavailable, err)
+		}
+		return d.placement(&f, sent, f.Row.Epoch, q.Nonce), true, nil
+	}
+	switch {
+	case refusal != nil:
+		return p, false, refusal
+	case !ok:
+		return p, false, nil
+	case m != nil:
+		d.roster.debit(w)
+		d.known.add(q.NS)
+		return d.placement(&f, sent, m.Epoch, q.Nonce), true, nil
+	}
+	return d.placement(&f, sent, f.Row.Epoch, q.Nonce), true, nil
+}
+
+// env is the env that this node last saw behind a binding.
+func (k *known) env(host, ns string) string {
+	if v, ok := k.envs.Load(BindKey{host, ns}); ok {
+		return v.(string)
+	}
+	return ""
+}
+
+func (k *known) bind(host, ns, env string) {
+	if host == World || k.env(host, ns) == env {
+		return
+	}
+	k.envs.Store(BindKey{strings.Clone(host), strings.Clone(ns)}, strings.Clone(env))
+}

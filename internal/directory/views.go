@@ -1,0 +1,275 @@
+package directory
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Workers lists workers by session id, limit at most, after the given one;
+// next is "" at the end.
+func (d *Directory) Workers(ctx context.Context, after string, limit int) (ws []WorkerInfo, next string, err error) {
+	var list []Session
+	var gen string
+	var now Micros
+	err = d.o.Store.Update(ctx, 0, Select{Roster: true}, func(tx *Tx) error {
+		d.rules.begin(tx, 0)
+		list, gen, now = tx.Roster(), tx.Meta.Gen, tx.Now
+		return nil
+	})
+	if err != nil {
+		return nil, "", joined(err)
+	}
+	slices.SortFunc(list, func(a, b Session) int { return cmp.Compare(a.Worker.Session, b.Worker.Session) })
+	for i := range list {
+		if list[i].Worker.Session <= after {
+			continue
+		}
+		if len(ws) == limit {
+			next = ws[limit-1].SessionID
+			break
+		}
+		ws = append(ws, info(&list[i], gen, now))
+	}
+	return ws, next, d.countPlaced(ctx, ws)
+}
+
+// countPlaced fills in what each worker holds, summed over the buckets.
+func (d *Directory) countPlaced(ctx context.Context, ws []WorkerInfo) error {
+	names := make([]string, len(ws))
+	for i := range ws {
+		names[i] = PlaceCount(ws[i].SessionID)
+	}
+	sums, err := d.counts(ctx, names)
+	for i := range ws {
+		ws[i].Placed = max(0, sums[i])
+	}
+	return err
+}
+
+func (d *Directory) counts(ctx context.Context, names []string) ([]int64, error) {
+	per := make([][]int64, d.n)
+	err := d.each(func(b int) error {
+		return d.o.Store.Update(ctx, b, Select{Counts: names}, func(tx *Tx) error {
+			d.rules.begin(tx, 0)
+			per[b] = make([]int64, len(names))
+			for i, name := range names {
+				per[b][i] = tx.Count(name)
+			}
+			return nil
+		})
+	})
+	sums := make([]int64, len(names))
+	for _, row := range per {
+		for i, v := range row {
+			sums[i] += v
+		}
+	}
+	return sums, joined(err)
+}
+
+// info is a session as operators see it.
+func info(s *Session, gen string, now Micros) WorkerInfo {
+	w := s.Worker
+	in := WorkerInfo{
+		ClientID: w.ClientID, SessionID: w.Session, AdvertiseURL: w.URL, Namespaces: w.Namespaces,
+		Draining: s.Drain, OwnDraining: s.OwnDrain, Degraded: s.Degraded.String(), State: s.state(gen, now),
+		Headroom: s.Headroom, LeaseLeftMs: max(0, (s.Until-now)/1000), RegisteredFor: max(0, (now-s.At)/1000), Owner: w.Owner,
+	}
+	if w.Hostname != World {
+		in.Hostname, in.Env, in.Envs, in.BindEpoch = w.Hostname, w.Env, w.Envs, w.BindEpoch
+	}
+	if left := drainLeft(s.DrainAt, now); s.Drain && left != nil {
+		ms := left.Milliseconds()
+		in.DrainLeftMs = &ms
+	}
+	return in
+}
+
+func (s *Session) state(gen string, now Micros) string {
+	switch {
+	case s.Ended != 0:
+		return "ended"
+	case s.Restated || s.Successor != "":
+		return "succeeded"
+	case s.Super != "":
+		return "superseded"
+	case s.Gen != gen || now >= s.Until:
+		return "lapsed"
+	case s.Ejected:
+		return "ejected"
+	case s.Replaced != "":
+		return "replaced"
+	case s.Restating != 0:
+		return "restating"
+	}
+	return "live"
+}
+
+// String lists the causes, "" for none.
+func (g Degrade) String() string {
+	var out []string
+	for i, name := range []string{"proof_missing", "proof_refused", "connects_failed"} {
+		if g&(1<<i) != 0 {
+			out = append(out, name)
+		}
+	}
+	return strings.Join(out, ",")
+}
+
+// An Overview is the fleet at a glance; Workers is paged.
+type Overview struct {
+	Workers []WorkerInfo  `json:"workers"`
+	Next    *string       `json:"next"`
+	Placed  []PlacedCount `json:"placed"`
+	Buckets int           `json:"buckets"`
+	ColdMs  int64         `json:"coldMs"` // until every bucket places new ids
+}
+
+// A PlacedCount is the number of rows under a namespace of an env.
+type PlacedCount struct {
+	Env       string `json:"env,omitempty"`
+	Namespace string `json:"namespace"`
+	Placed    int64  `json:"placed"`
+}
+
+// Overview reads counters and a page of workers; never the rows.
+func (d *Directory) Overview(ctx context.Context, after string, limit int) (Overview, error) {
+	ws, next, err := d.Workers(ctx, after, limit)
+	if err != nil {
+		return Overview{}, err
+	}
+	o := Overview{Workers: ws, Buckets: d.n}
+	if next != "" {
+		o.Next = &next
+	}
+	if o.Placed, err = d.placedCounts(ctx); err != nil {
+		return Overview{}, err
+	}
+	cold, err := d.ColdFor(ctx)
+	o.ColdMs = cold.Milliseconds()
+	return o, joined(err)
+}
+
+// placedCounts sums the row counters of every env and namespace that a worker
+// on the roster serves.
+func (d *Directory) placedCounts(ctx context.Context) ([]PlacedCount, error) {
+	if err := d.refresh(ctx, 0); err != nil {
+		return nil, joined(err)
+	}
+	d.roster.mu.Lock()
+	names := map[string]PlacedCount{}
+	for _, s := range d.roster.sessions {
+		for _, ns := range s.Worker.Namespaces {
+			env := s.Worker.EnvOf(ns)
+			c := PlacedCount{Env: env, Namespace: ns}
+			if env == World {
+				c.Env = ""
+			}
+			names[RowCount(env, ns)] = c
+		}
+	}
+	d.roster.mu.Unlock()
+	keys := sortedKeys(names)
+	sums, err := d.counts(ctx, keys)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]PlacedCount, len(keys))
+	for i, k := range keys {
+		out[i] = names[k]
+		out[i].Placed = max(0, sums[i])
+	}
+	return out, nil
+}
+
+// Events lists ownership changes, newest first, older than the time "after"
+// (microseconds of the store, "" for now); next is "" at the end of the rings.
+func (d *Directory) Events(ctx context.Context, after string, limit int) (out []Entry, next string, err error) {
+	before, perr := strconv.ParseInt(after, 10, 64)
+	if perr != nil {
+		before = 1 << 62
+	}
+	per := make([][]Entry, d.n)
+	err = d.each(func(b int) (err error) {
+		per[b], err = d.o.Store.Entries(ctx, b, ringRead)
+		return err
+	})
+	if err != nil {
+		return nil, "", joined(err)
+	}
+	for _, list := range per {
+		for _, e := range list {
+			if e.At < before {
+				out = append(out, e)
+			}
+		}
+	}
+	slices.SortStableFunc(out, func(a, b Entry) int { return cmp.Compare(b.At, a.At) })
+	if len(out) > limit {
+		out = out[:limit]
+		next = strconv.FormatInt(out[limit-1].At, 10)
+	}
+	return out, next, nil
+}
+
+const ringRead = 512
+
+// Health tells how placement stands on this node's view of the store.
+type Health struct {
+	Buckets     int   `json:"buckets"`
+	ColdMs      int64 `json:"coldMs"` // placement quarantine left in the coldest bucket
+	Workers     int   `json:"workers"`
+	LeaseMs     int64 `json:"leaseMs"`
+	HostnameMod bool  `json:"hostnameAware"`
+}
+
+// Health reads it.
+func (d *Directory) Health(ctx context.Context) (Health, error) {
+	cold, err := d.ColdFor(ctx)
+	if err != nil {
+		return Health{}, joined(err)
+	}
+	n, err := d.LiveWorkers(ctx)
+	return Health{Buckets: d.n, ColdMs: cold.Milliseconds(), Workers: n, LeaseMs: d.o.Lease.Milliseconds(), HostnameMod: d.o.Hostnames}, err
+}
+
+// LiveWorkers counts workers whose lease runs, from the node's list of at most
+// a second's age.
+func (d *Directory) LiveWorkers(ctx context.Context) (n int, err error) {
+	states, err := d.WorkerStates(ctx)
+	return states["live"] + states["restating"], err
+}
+
+// WorkerStates counts workers by state, for metrics.
+func (d *Directory) WorkerStates(ctx context.Context) (map[string]int, error) {
+	r := &d.roster
+	r.mu.Lock()
+	old := r.read.IsZero() || d.o.Now().Sub(r.read) > rosterAge
+	r.mu.Unlock()
+	if old {
+		if err := d.refresh(ctx, 0); err != nil {
+			return nil, joined(err)
+		}
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	now := r.now + d.o.Now().Sub(r.read).Microseconds()
+	out := map[string]int{}
+	for i := range r.sessions {
+		s := &r.sessions[i]
+		switch state := s.state(r.gen, now); {
+		case state == "live" && s.Degraded != 0:
+			out["degraded"]++
+			out["live"]++
+		case state == "live" && (s.Drain || s.OwnDrain):
+			out["draining"]++
+			out["live"]++
+		default:
+			out[state]++
+		}
+	}
+	return out, nil
+}
