@@ -111,7 +111,7 @@ class Cluster:
             path = f"{address}/slow?seconds={seconds}"
             status.append(self.client.request("GET", path, node=node, timeout=90).status_code)
 
-        thread = threading.Thread(target=request)
+        thread = threading.Thread(target=request, daemon=True)
         thread.start()
         wait_for(lambda: self.client.get(address, node=node).count > before, "the handler to run")
 

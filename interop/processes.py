@@ -233,5 +233,8 @@ def build():
     with open(ROOT / ".cache" / "build.lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         part = f"{binary()}.{os.getpid()}"
-        subprocess.run([go, "build", "-o", part, "./cmd/pinboard"], cwd=ROOT, check=True)
+        built = subprocess.run(
+            [go, "build", "-o", part, "./cmd/pinboard"], cwd=ROOT, capture_output=True, text=True
+        )
+        assert built.returncode == 0, built.stderr
         os.replace(part, binary())

@@ -39,13 +39,13 @@ def test_sigterm_drains_and_nothing_waits_for_a_lease(cluster, store):
     def slow():
         done["slow"] = cluster.client.ok("GET", f"{busy}/slow?seconds=1")
 
-    thread = threading.Thread(target=slow)
+    thread = threading.Thread(target=slow, daemon=True)
     thread.start()
     with cluster.client.events(streaming, n=1000, every=0.05) as events:
         next(events)
         cluster.workers["w1"].signal(15)
         received = sum(1 for _ in events)
-    assert 0 < received < 900, "the stream should end with the drain"
+    assert received < 900, "the stream should end with the drain"
     thread.join()
     assert done["slow"].refusals == [], "a request in progress is finished"
     assert done["slow"].worker == "w1"

@@ -21,7 +21,7 @@ from contextlib import asynccontextmanager
 import uvicorn
 from fastapi import FastAPI, Request, WebSocket
 from pinned import PinnedAPI, PinnedHost, PinnedWorker, attestation, route
-from starlette.responses import JSONResponse, StreamingResponse
+from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.websockets import WebSocketDisconnect
 
 
@@ -140,11 +140,8 @@ class Counter(PinnedAPI):
 
     @route.post("/echo")
     async def echo(self, request: Request):
-        """The body as it came, in as many pieces as it came."""
-        return StreamingResponse(
-            request.stream(),
-            media_type=request.headers.get("content-type", "application/octet-stream"),
-        )
+        """The body as it came."""
+        return Response(await request.body(), media_type=request.headers.get("content-type"))
 
     @route.get("/request")
     async def request(self, request: Request):
