@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 
 import httpx
 import websockets.sync.client
-
 from constants import TOKEN
 
 

@@ -1,9 +1,8 @@
 """Fixtures, and the report of a failed test: the logs of its processes."""
 
-import pytest
-
 import harness
 import processes
+import pytest
 
 
 @pytest.fixture(scope="session")

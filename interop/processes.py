@@ -16,7 +16,6 @@ import time
 from pathlib import Path
 
 import httpx
-
 from constants import BUFFER, HEARTBEAT, LEASE, TOKEN
 from releases import CURRENT
 
@@ -206,8 +205,10 @@ class Worker(Process):
         """port, process, clientId, secret and client release of the process."""
 
         def read():
+            if self.identity_file.exists():
+                return True
             assert self.alive, f"{self.name} exited:\n{self.output()[-2000:]}"
-            return self.identity_file.exists()
+            return False
 
         wait_for(read, f"{self.name} to say who it is", timeout=30)
         return json.loads(self.identity_file.read_text())

@@ -3,7 +3,6 @@
 import time
 
 import pytest
-
 from constants import LEASE
 from harness import on
 from processes import wait_for

@@ -3,7 +3,6 @@
 import time
 
 import pytest
-
 from constants import LEASE
 from processes import wait_for
 

@@ -1,7 +1,6 @@
 """Planned ends: idle instances, workers that leave, workers that come anew."""
 
-import threading
-import time
+import signal
 
 from constants import LEASE
 from harness import on
@@ -34,21 +33,13 @@ def test_sigterm_drains_and_nothing_waits_for_a_lease(cluster, store):
     placed = cluster.place()
     leaving = on(placed, "w1")
     busy, streaming, *_ = leaving
-    done = {}
-
-    def slow():
-        done["slow"] = cluster.client.ok("GET", f"{busy}/slow?seconds=1")
-
-    thread = threading.Thread(target=slow, daemon=True)
-    thread.start()
+    wait = cluster.hold(busy, seconds=1)
     with cluster.client.events(streaming, n=1000, every=0.05) as events:
         next(events)
-        cluster.workers["w1"].signal(15)
+        cluster.workers["w1"].signal(signal.SIGTERM)
         received = sum(1 for _ in events)
     assert received < 900, "the stream should end with the drain"
-    thread.join()
-    assert done["slow"].refusals == [], "a request in progress is finished"
-    assert done["slow"].worker == "w1"
+    assert wait() == 200, "a request in progress is finished"
     assert cluster.workers["w1"].wait() == 0
     for address in leaving:
         again = cluster.client.get(address, timeout=LEASE)
@@ -62,14 +53,8 @@ def test_sigterm_drains_and_nothing_waits_for_a_lease(cluster, store):
 def test_a_draining_worker_gets_no_new_ids(cluster, store):
     cluster.start(store)
     placed = cluster.place()
-    busy = on(placed, "w1")[0]
-    done = []
-    thread = threading.Thread(
-        target=lambda: done.append(cluster.client.ok("GET", f"{busy}/slow?seconds=2"))
-    )
-    thread.start()
-    time.sleep(0.3)
-    cluster.workers["w1"].signal(15)
+    wait = cluster.hold(on(placed, "w1")[0], seconds=2)
+    cluster.workers["w1"].signal(signal.SIGTERM)
     client_id = cluster.workers["w1"].client_id
     wait_for(
         lambda: cluster.registered().get(client_id, {"draining": True})["draining"],
@@ -78,8 +63,7 @@ def test_a_draining_worker_gets_no_new_ids(cluster, store):
     fresh = cluster.place(prefix="fresh")
     assert {served.worker for served in fresh.values()} == {"w2"}
     assert all(not served.refusals for served in fresh.values())
-    thread.join()
-    assert done[0].owner == placed[busy].owner
+    assert wait() == 200
 
 
 def test_a_worker_restarted_at_its_old_address_serves_again(cluster, store):
