@@ -5,6 +5,13 @@ import processes
 import pytest
 
 
+def pytest_terminal_summary(terminalreporter):
+    """What tests measured, also when they ran in other processes."""
+    for report in terminalreporter.stats.get("passed", []):
+        for name, value in report.user_properties:
+            terminalreporter.write_line(f"{name}: {value}")
+
+
 @pytest.fixture(scope="session")
 def binary():
     """The pinboard command, built from this tree."""

@@ -1,0 +1,51 @@
+"""A rolling restart of the workers under load: a planned event, and dull."""
+
+import signal
+import statistics
+import time
+
+from load import Load
+
+
+def test_a_rolling_restart_of_the_workers_fails_no_request(cluster, record_property):
+    cluster.start("redis", nodes=2, workers=("w1", "w2", "w3"))
+    placed = cluster.place(40)
+    with Load(cluster, list(placed)) as load:
+        time.sleep(1)
+        for name in ("w1", "w2", "w3"):
+            before = time.monotonic()
+            cluster.workers[name].signal(signal.SIGTERM)
+            assert cluster.workers[name].wait() == 0
+            cluster.worker(f"{name}-new")
+            cluster.wait_registered(f"{name}-new")
+            time.sleep(max(0, before + 3 - time.monotonic()))
+    for address in placed:
+        cluster.client.get(address)
+
+    assert not load.broken, load.broken[:5]
+    wrong = [
+        r
+        for r in load.refused
+        if r.text != "instance aborted" and (r.status != 503 or r.retry_after is None)
+    ]
+    assert not wrong, wrong[:5]
+    assert load.served > 800
+    assert load.streams_ended >= 20
+    assert load.sockets_ended >= 20
+    away = sorted(absences(cluster))
+    record_property(
+        "rolling restart",
+        f"{load.served} served, {len(load.refused)} times 503, {len(away)} moves, an id was away "
+        f"for {statistics.median(away) * 1000:.0f} ms (p50), "
+        f"{away[int(len(away) * 0.99)] * 1000:.0f} ms (p99)",
+    )
+
+
+def absences(cluster):
+    """How long each id had no instance between two of them."""
+    ended = {}
+    for line in cluster.events("start", "end"):
+        if line["event"] == "end":
+            ended[line["id"]] = line["mono"]
+        elif line["id"] in ended:
+            yield line["mono"] - ended.pop(line["id"])
