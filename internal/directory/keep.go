@@ -48,13 +48,10 @@ func (d *Directory) Keep(ctx context.Context) error {
 
 // collect lets the rule judge the rows that are not plainly in use.
 func (d *Directory) collect(ctx context.Context, b int, rows []Walked) error {
-	d.roster.mu.Lock()
-	live := make(map[string]bool, len(d.roster.sessions))
-	for i := range d.roster.sessions {
-		s := &d.roster.sessions[i]
-		live[s.Worker.Session] = s.Forwardable(d.roster.gen)
+	live, err := d.livingSessions(ctx)
+	if err != nil {
+		return err
 	}
-	d.roster.mu.Unlock()
 	var doubtful []Key
 	for _, r := range rows {
 		if r.Row.Kind != Placed || !live[r.Row.Session] {
@@ -68,4 +65,22 @@ func (d *Directory) collect(ctx context.Context, b int, rows []Walked) error {
 		d.rules.Collect(tx, doubtful)
 		return nil
 	})
+}
+
+// livingSessions are those whose rows need no look; a list of at most a
+// second's age, since a row passed over is looked at in the next round.
+func (d *Directory) livingSessions(ctx context.Context) (map[string]bool, error) {
+	if err := d.recent(ctx); err != nil {
+		return nil, err
+	}
+	r := &d.roster
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	now := r.now + d.o.Now().Sub(r.read).Microseconds()
+	live := make(map[string]bool, len(r.sessions))
+	for i := range r.sessions {
+		s := &r.sessions[i]
+		live[s.Worker.Session] = s.Forwardable(r.gen) && now < s.Until
+	}
+	return live, nil
 }

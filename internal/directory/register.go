@@ -146,7 +146,7 @@ func (p *Rules) replace(tx *Tx, s *Session, old *Session) {
 func (p *Rules) letGo(tx *Tx, s *Session) {
 	for _, id := range s.Behind {
 		old := tx.Session(id)
-		if old == nil || old.Restated {
+		if old == nil || old.Restated || old.Ended != 0 {
 			continue
 		}
 		old.Restated, old.Successor = true, s.Worker.Session

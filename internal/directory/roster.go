@@ -94,6 +94,17 @@ func (d *Directory) refresh(ctx context.Context, b int) error {
 	return err
 }
 
+// recent reads the roster if it is older than rosterAge.
+func (d *Directory) recent(ctx context.Context) error {
+	d.roster.mu.Lock()
+	old := d.roster.read.IsZero() || d.o.Now().Sub(d.roster.read) > rosterAge
+	d.roster.mu.Unlock()
+	if old {
+		return d.refresh(ctx, 0)
+	}
+	return nil
+}
+
 // take adopts a reading; r.mu is held.
 func (r *roster) take(sessions []Session, gen string, now Micros, at time.Time) {
 	reports := make(map[string]Micros, len(sessions))

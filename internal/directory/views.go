@@ -245,15 +245,10 @@ func (d *Directory) LiveWorkers(ctx context.Context) (n int, err error) {
 
 // WorkerStates counts workers by state, for metrics.
 func (d *Directory) WorkerStates(ctx context.Context) (map[string]int, error) {
-	r := &d.roster
-	r.mu.Lock()
-	old := r.read.IsZero() || d.o.Now().Sub(r.read) > rosterAge
-	r.mu.Unlock()
-	if old {
-		if err := d.refresh(ctx, 0); err != nil {
-			return nil, joined(err)
-		}
+	if err := d.recent(ctx); err != nil {
+		return nil, joined(err)
 	}
+	r := &d.roster
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	now := r.now + d.o.Now().Sub(r.read).Microseconds()
