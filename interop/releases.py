@@ -27,6 +27,10 @@ ALL = [
 ]  # fmt: skip
 
 
+# As published, 0.14.3 asks for a statepatch it cannot be imported with.
+MISDECLARED = {"0.14.3": "statepatch<0.3,>=0.2.0"}
+
+
 class Release:
     """One release of the client."""
 
@@ -47,7 +51,7 @@ class Release:
             part = CACHE / f"{self.version}.{os.getpid()}"
             shutil.rmtree(part, ignore_errors=True)
             _install(part, f"pinned=={self.version}")
-            extra = _statepatch(part)
+            extra = MISDECLARED.get(self.version) or _statepatch(part)
             if extra:
                 _install(part, extra)
             try:
