@@ -120,6 +120,14 @@ func (p *Push) UnmarshalJSON(body []byte) error {
 	return o.err
 }
 
+// Wind is the deadline of an evict or wind_down: never nil.
+func (p *Push) Wind() *time.Duration {
+	if p.Type == "evict" || p.Deadline == nil {
+		return new(time.Duration)
+	}
+	return p.Deadline
+}
+
 // Queued accepts an order that rides the next heartbeat.
 type Queued struct {
 	Queued bool `json:"queued"`
@@ -129,7 +137,7 @@ type Queued struct {
 // heartbeat, or called back at once with its outcome.
 type PushAnswer struct {
 	Queued    bool   `json:"queued"`
-	Delivered bool   `json:"delivered"`
+	Delivered *bool  `json:"delivered,omitempty"`
 	Attempts  int    `json:"attempts,omitempty"`
 	Reason    string `json:"reason,omitempty"` // why a callback failed; no address
 }

@@ -1,0 +1,165 @@
+package registry
+
+import (
+	"context"
+	"net/http"
+	"strings"
+
+	"pinboard/api"
+	"pinboard/internal/directory"
+	"pinboard/internal/outbound"
+	"pinboard/internal/passport"
+)
+
+// workers lists sessions, ended ones included until they are forgotten.
+func (s *Server) workers(ctx context.Context, at page) (any, error) {
+	list, cursor, err := s.Directory.Workers(ctx, at.after, at.limit)
+	return struct {
+		Workers []directory.WorkerInfo `json:"workers"`
+		Next    *string                `json:"next"`
+	}{filled(list), next(cursor)}, err
+}
+
+// filled keeps an empty list from being printed as null.
+func filled[T any](list []T) []T {
+	if list == nil {
+		return []T{}
+	}
+	return list
+}
+
+func (s *Server) node() any {
+	if s.Node == nil {
+		return nil
+	}
+	return s.Node()
+}
+
+// overview is the fleet at a glance, with this node's own counts.
+func (s *Server) overview(ctx context.Context, at page) (any, error) {
+	o, err := s.Directory.Overview(ctx, at.after, at.limit)
+	o.Workers, o.Placed = filled(o.Workers), filled(o.Placed)
+	return struct {
+		directory.Overview
+		Node any `json:"node,omitempty"`
+	}{o, s.node()}, err
+}
+
+// health tells how placement stands, with this node's own counts.
+func (s *Server) health(_ http.ResponseWriter, r *http.Request, _ *passport.Principal) (any, error) {
+	h, err := s.Directory.Health(r.Context())
+	return struct {
+		directory.Health
+		Node any `json:"node,omitempty"`
+	}{h, s.node()}, err
+}
+
+// events lists ownership changes, newest first.
+func (s *Server) events(ctx context.Context, at page) (any, error) {
+	list, cursor, err := s.Directory.Events(ctx, at.after, at.limit)
+	return struct {
+		Events []directory.Entry `json:"events"`
+		Next   *string           `json:"next"`
+	}{filled(list), next(cursor)}, err
+}
+
+// A workerStats is one worker's part of the fan-out.
+type workerStats struct {
+	SessionID string `json:"sessionId"`
+	ClientID  string `json:"clientId"`
+	outbound.Stats
+}
+
+// stats asks a page of workers for their own figures. Those that do not serve
+// are skipped, those that fail are marked; partial says whether anything is
+// missing.
+func (s *Server) stats(ctx context.Context, at page) (any, error) {
+	list, cursor, err := s.Directory.Workers(ctx, at.after, at.limit)
+	if err != nil {
+		return nil, err
+	}
+	rows := make([]workerStats, len(list))
+	var asked []int
+	var targets []outbound.StatsTarget
+	for i, info := range list {
+		rows[i] = workerStats{SessionID: info.SessionID, ClientID: info.ClientID}
+		rows[i].Status, rows[i].Reason = "skipped", info.State
+		if info.State != "live" && info.State != "restating" {
+			continue
+		}
+		w, err := s.Directory.Session(ctx, info.SessionID)
+		switch {
+		case err != nil && !ends(err):
+			return nil, err
+		case err != nil:
+			rows[i].Reason = "ended"
+		case w.PathInURL: // an app's route may answer there (protocol.md section 9.3)
+			rows[i].Stats = outbound.Stats{Status: "unsupported"}
+		default:
+			asked = append(asked, i)
+			targets = append(targets, outbound.StatsTarget{URL: w.URL, Secret: w.Secret})
+		}
+	}
+	partial := len(targets) < len(rows)
+	for i, got := range s.Workers.Stats(ctx, targets) {
+		rows[asked[i]].Stats = got
+		partial = partial || got.Status != "ok"
+	}
+	return struct {
+		Workers []workerStats `json:"workers"`
+		Partial bool          `json:"partial"`
+		Next    *string       `json:"next"`
+	}{rows, partial, next(cursor)}, nil
+}
+
+// windDown orders one id to end. queued is false when it is not placed: there
+// is nobody to tell.
+func (s *Server) windDown(ctx context.Context, p *passport.Principal, q *api.WindDown) (any, error) {
+	if err := mayOrder(p, q.Hostname, q.Namespace); err != nil {
+		return nil, err
+	}
+	ok, err := s.Directory.WindDown(ctx, directory.WindDown{Host: strings.ToLower(q.Hostname), Namespace: q.Namespace, ID: q.ID, Deadline: q.Deadline})
+	return api.Queued{Queued: ok}, err
+}
+
+// mayOrder holds an order against the namespaces and hostnames of the token.
+func mayOrder(p *passport.Principal, hostname string, namespaces ...string) error {
+	for _, ns := range namespaces {
+		if !p.Namespace(ns) {
+			return denied("token may not use the namespace " + ns)
+		}
+	}
+	if hostname != "" && hostname != directory.World && !p.Hostname(hostname) {
+		return denied("token may not use this hostname")
+	}
+	return nil
+}
+
+// deleteBinding frees a hostname that a mistaken epoch holds (ownership.md H4).
+func (s *Server) deleteBinding(ctx context.Context, p *passport.Principal, q *api.Binding) (any, error) {
+	if err := mayOrder(p, q.Hostname, q.Namespace); err != nil {
+		return nil, err
+	}
+	ok, err := s.Directory.DeleteBinding(ctx, strings.ToLower(q.Hostname), q.Namespace)
+	return api.BindingAnswer{Deleted: ok}, err
+}
+
+// drain stops new placements on a worker; its process keeps the drain over new
+// sessions until undrain.
+func (s *Server) drain(ctx context.Context, p *passport.Principal, q *api.Drain) (any, error) {
+	return s.deliver(ctx, p, &api.Push{Select: q.Select, Type: "drain", Deadline: q.Deadline})
+}
+
+func (s *Server) undrain(ctx context.Context, p *passport.Principal, q *api.Select) (any, error) {
+	return s.deliver(ctx, p, &api.Push{Select: *q, Type: "resume"})
+}
+
+// eject stops renewing a session; its lease runs out.
+func (s *Server) eject(ctx context.Context, p *passport.Principal, q *api.Select) (any, error) {
+	w, err := s.chosen(ctx, p, *q)
+	if err != nil {
+		return nil, err
+	}
+	n, err := s.Directory.Eject(ctx, directory.Selector{Session: w.Session})
+	return api.EjectAnswer{Ejected: n}, err
+}

@@ -1,0 +1,140 @@
+// Package registry serves /registry/*, the control plane. It owns the edge:
+// who may call (before a byte of the body is read and before the path is
+// judged), what a body must look like, what an error says. What a call means
+// is the directory's business.
+package registry
+
+import (
+	"context"
+	"log/slog"
+	"math/rand/v2"
+	"net/http"
+	"sync"
+	"time"
+
+	"pinboard/internal/directory"
+	"pinboard/internal/outbound"
+	"pinboard/internal/passport"
+)
+
+// A Directory keeps sessions and placements; directory.Directory is one. Errors
+// are the answers of directory/api.go, a *pinboard.Refusal, or anything else,
+// which counts as the store being away. A session of another owner is unknown.
+type Directory interface {
+	Register(ctx context.Context, r *directory.Registration) (directory.Grant, error)
+	Session(ctx context.Context, sid string) (*directory.Worker, error)
+	Beat(ctx context.Context, b directory.Beat) (directory.Grant, error)
+	Release(ctx context.Context, owner string, items []directory.Release) (int, error)
+	Deregister(ctx context.Context, owner, sid string) error
+	Tag(ctx context.Context, owner string, t directory.Tag) (bool, error)
+
+	WindDown(ctx context.Context, o directory.WindDown) (bool, error)
+	Drain(ctx context.Context, sel directory.Selector, deadline *time.Duration) (int, error)
+	Undrain(ctx context.Context, sel directory.Selector) (int, error)
+	Eject(ctx context.Context, sel directory.Selector) (int, error)
+	DeleteBinding(ctx context.Context, hostname, namespace string) (bool, error)
+
+	Workers(ctx context.Context, after string, limit int) ([]directory.WorkerInfo, string, error)
+	Overview(ctx context.Context, after string, limit int) (directory.Overview, error)
+	Events(ctx context.Context, after string, limit int) ([]directory.Entry, string, error)
+	Health(ctx context.Context) (directory.Health, error)
+}
+
+// Workers reaches workers; outbound.Client does.
+type Workers interface {
+	Prove(ctx context.Context, p outbound.Probe) (directory.Proof, string)
+	Stats(ctx context.Context, targets []outbound.StatsTarget) []outbound.Stats
+	Push(ctx context.Context, p outbound.Push) outbound.PushResult
+}
+
+// Tokens judges Authorization headers; passport.Source does.
+type Tokens interface {
+	Authenticate(authorization []string) (*passport.Principal, bool)
+}
+
+// Config is everything a Server is told. Directory, Workers and Tokens must be
+// set; any other zero value means the stated default.
+type Config struct {
+	Directory Directory
+	Workers   Workers
+	Tokens    Tokens
+	Policy    outbound.Policy // which address literals may be advertised
+
+	RequireProof  bool // registrations without a challenge are refused
+	HostnameAware bool // hostname, env and takeover count
+	// LegacyPaths takes a worker with one namespace that ends its advertise
+	// URL for one of 0.4.1 or older even if it sends a challenge (protocol.md
+	// section 9.3 rule 8). Off, only workers without a challenge are.
+	LegacyPaths bool
+
+	Node   func() any              // this node's counts in overview and health; none if nil
+	Proved func(p directory.Proof) // told of each probe's outcome, for metrics
+	Log    *slog.Logger            // slog.Default() if nil
+	Rand   func() float64          // jitter of Retry-After, from 0 to 1; math/rand if nil
+}
+
+// A Server is the control plane of one node. Safe for concurrent use.
+type Server struct {
+	Config
+	routes map[string]route
+	large  chan struct{}  // one place per large body in memory
+	pushes sync.WaitGroup // callbacks under way
+	closed context.Context
+	close  context.CancelFunc
+}
+
+// New returns a Server.
+func New(c Config) *Server {
+	if c.Log == nil {
+		c.Log = slog.Default()
+	}
+	if c.Rand == nil {
+		c.Rand = rand.Float64
+	}
+	if c.Proved == nil {
+		c.Proved = func(directory.Proof) {}
+	}
+	s := &Server{Config: c, large: make(chan struct{}, largeBodies)}
+	s.closed, s.close = context.WithCancel(context.Background())
+	s.routes = s.table()
+	return s
+}
+
+// Close ends the callbacks under way and waits for them.
+func (s *Server) Close() {
+	s.close()
+	s.pushes.Wait()
+}
+
+// A route is one endpoint: who may call it how, and what it does.
+type route struct {
+	method string
+	scope  string
+	serve  serveFunc
+}
+
+func (s *Server) table() map[string]route {
+	worker := func(f serveFunc) route { return route{http.MethodPost, passport.ScopeWorker, f} }
+	order := func(f serveFunc) route { return route{http.MethodPost, passport.ScopeOperator, f} }
+	list := func(f serveFunc) route { return route{http.MethodGet, passport.ScopeOperator, f} }
+	return map[string]route{
+		"/registry/register":          worker(serveJSON(s, s.register)),
+		"/registry/heartbeat":         worker(serveJSON(s, s.heartbeat)),
+		"/registry/release":           worker(serveJSON(s, s.release)),
+		"/registry/deregister":        worker(serveJSON(s, s.deregister)),
+		"/registry/tag":               worker(serveJSON(s, s.tag)),
+		"/registry/durability/mark":   worker(serveJSON(s, s.mark)),
+		"/registry/durability/unmark": worker(serveJSON(s, s.mark)),
+		"/registry/wind_down":         order(serveJSON(s, s.windDown)),
+		"/registry/drain":             order(serveJSON(s, s.drain)),
+		"/registry/undrain":           order(serveJSON(s, s.undrain)),
+		"/registry/eject":             order(serveJSON(s, s.eject)),
+		"/registry/push":              order(serveJSON(s, s.push)),
+		"/registry/binding/delete":    order(serveJSON(s, s.deleteBinding)),
+		"/registry/workers":           list(serveList(s.workers)),
+		"/registry/overview":          list(serveList(s.overview)),
+		"/registry/events":            list(serveList(s.events)),
+		"/registry/stats":             list(serveList(s.stats)),
+		"/registry/health":            list(s.health),
+	}
+}

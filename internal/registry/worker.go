@@ -1,0 +1,153 @@
+package registry
+
+import (
+	"context"
+	"errors"
+	"strings"
+
+	"pinboard"
+	"pinboard/api"
+	"pinboard/internal/directory"
+	"pinboard/internal/outbound"
+	"pinboard/internal/passport"
+)
+
+// register accepts a process once its token may speak for it and its URL has
+// proved to end there.
+func (s *Server) register(ctx context.Context, p *passport.Principal, q *api.Register) (any, error) {
+	target, err := s.authorise(p, q)
+	if err != nil {
+		return nil, err
+	}
+	proven, err := s.proveNew(ctx, target, q)
+	if err != nil {
+		return nil, err
+	}
+	g, err := s.Directory.Register(ctx, s.registration(p, q, target, proven))
+	if err != nil {
+		return nil, err
+	}
+	a := api.RegisterAnswer{SessionID: g.Session, ExpiresInMs: g.ExpiresIn.Milliseconds(), Draining: g.Draining, DrainDeadline: api.Seconds(g.DrainLeft)}
+	for _, d := range g.Duplicates {
+		a.Duplicates = append(a.Duplicates, api.Instance{NS: d.Namespace, ID: d.ID})
+	}
+	return a, nil
+}
+
+// authorise holds the registration against the token's limits and the rules
+// for advertise URLs (product.md section 5).
+func (s *Server) authorise(p *passport.Principal, q *api.Register) (outbound.Target, error) {
+	for _, ns := range q.Namespaces {
+		if !p.Namespace(ns) {
+			return outbound.Target{}, denied("token may not use the namespace " + ns)
+		}
+	}
+	if s.HostnameAware {
+		q.Hostname = strings.ToLower(q.Hostname)
+		if q.Hostname == "" {
+			return outbound.Target{}, &api.FieldError{Field: "hostname", Want: "required in hostname-aware mode"}
+		}
+		if !p.Hostname(q.Hostname) {
+			return outbound.Target{}, denied("token may not use this hostname")
+		}
+	}
+	target, err := outbound.ParseURL(q.AdvertiseURL)
+	if err == nil {
+		err = s.Policy.Literal(target)
+	}
+	if err == nil && !p.Backend(target.Host) {
+		err = denied("token may not advertise this host")
+	}
+	return target, err
+}
+
+// proveNew runs the challenge of a registration. Any failure is worth another
+// try: the worker's own listener may not be up yet.
+func (s *Server) proveNew(ctx context.Context, target outbound.Target, q *api.Register) (proven bool, err error) {
+	if q.Challenge == "" {
+		if s.RequireProof {
+			return false, pinboard.ChallengeRequired
+		}
+		return false, nil
+	}
+	proof, reason := s.prove(ctx, outbound.Probe{URL: target.URL, Secret: q.Secret, Challenge: q.Challenge, Value: q.ChallengeValue}, "registration of "+q.ClientID)
+	if proof != directory.ProofOK {
+		return false, directory.Wait{Reason: reason}
+	}
+	return true, nil
+}
+
+func (s *Server) prove(ctx context.Context, probe outbound.Probe, of string) (directory.Proof, string) {
+	proof, reason := s.Workers.Prove(ctx, probe)
+	s.Proved(proof)
+	if proof != directory.ProofOK {
+		s.Log.Warn("advertise URL not proved", "of", of, "reason", reason)
+	}
+	return proof, reason
+}
+
+// heartbeat renews a session. A pair in the beat is proved first, for a
+// session that this token may speak for; whether a session exists at all is
+// for Beat to say, which asks every bucket (ownership.md L9).
+func (s *Server) heartbeat(ctx context.Context, p *passport.Principal, q *api.Heartbeat) (any, error) {
+	w, err := s.Directory.Session(ctx, q.SessionID)
+	if err != nil && !ends(err) {
+		return nil, err
+	}
+	known := w != nil && err == nil && w.Owner == p.Owner
+	b := directory.Beat{Session: q.SessionID, Owner: p.Owner, Headroom: q.Headroom, Draining: q.Draining, Acks: q.Acks, HasAcks: q.HasAcks}
+	if known && q.Challenge != "" {
+		b.Proof, _ = s.prove(ctx, outbound.Probe{URL: w.URL, Secret: w.Secret, Challenge: q.Challenge, Value: q.ChallengeValue}, "session "+q.SessionID)
+	}
+	g, err := s.Directory.Beat(ctx, b)
+	if err != nil {
+		return nil, err
+	}
+	if known && pushed(w) && !q.HasAcks {
+		s.callBack(w, g.Messages)
+	}
+	a := api.HeartbeatAnswer{ExpiresInMs: g.ExpiresIn.Milliseconds(), Draining: g.Draining, DrainDeadline: api.Seconds(g.DrainLeft)}
+	for _, m := range g.Messages {
+		a.Messages = append(a.Messages, api.Message{MsgID: m.MsgID, Type: m.Type, NS: m.NS, ID: m.ID, Deadline: api.Seconds(m.Deadline)})
+	}
+	return a, nil
+}
+
+// ends reports an answer about the session, as opposed to the store being away.
+func ends(err error) bool {
+	return errors.As(err, new(directory.Reregister)) || errors.As(err, new(directory.Gone))
+}
+
+// release frees ids. Items that no placement can match are dropped: the answer
+// is 200 for them too (protocol.md section 2.3).
+func (s *Server) release(ctx context.Context, p *passport.Principal, q *api.Releases) (any, error) {
+	items := make([]directory.Release, 0, len(*q))
+	for _, r := range *q {
+		if r.Epoch.Given && r.Epoch.Value == 0 {
+			continue
+		}
+		items = append(items, directory.Release{Session: r.SessionID, ClientID: r.ClientID, Namespace: r.Namespace, ID: r.ID, Epoch: r.Epoch.Value, HasEpoch: r.Epoch.Given})
+	}
+	n, err := s.Directory.Release(ctx, p.Owner, items)
+	return api.ReleaseAnswer{Released: n}, err
+}
+
+// deregister ends a session; an unknown one has ended already.
+func (s *Server) deregister(ctx context.Context, p *passport.Principal, q *api.Deregister) (any, error) {
+	return api.Done{OK: true}, s.Directory.Deregister(ctx, p.Owner, q.SessionID)
+}
+
+// tag labels a placement for operators.
+func (s *Server) tag(ctx context.Context, p *passport.Principal, q *api.Tag) (any, error) {
+	if q.Epoch.Given && q.Epoch.Value == 0 {
+		return api.TagAnswer{}, nil // an epoch that was never minted
+	}
+	ok, err := s.Directory.Tag(ctx, p.Owner, directory.Tag{Session: q.SessionID, Namespace: q.Namespace, ID: q.ID, Epoch: q.Epoch.Value, Tag: q.Tag})
+	return api.TagAnswer{Tagged: ok}, err
+}
+
+// mark answers the durability marks of 0.3.0-0.5.0, which wait for a 200 and
+// nothing else.
+func (s *Server) mark(context.Context, *passport.Principal, *api.Mark) (any, error) {
+	return api.Done{OK: true}, nil
+}
