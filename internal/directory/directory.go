@@ -33,7 +33,12 @@ type Options struct {
 	Fan     func(n int, do func(i int))          // runs do for 0..n-1 and waits; concurrently if nil
 	OldNow  func(gen string) (Micros, bool)      // clock of an earlier server (R6); none if nil
 	Connect func(context.Context, *Worker) error // tries one data-plane connect; none if nil
+	Go      func(func())                         // runs something in the background; a goroutine if nil
+	Within  Within                               // bounds a call in time; context.WithTimeout if nil
 }
+
+// Within derives a context that ends after d.
+type Within func(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc)
 
 // A Directory resolves ids to owners and keeps sessions for one node. It holds
 // only hints; everything that matters is in the Store. Safe for concurrent use.
@@ -79,6 +84,12 @@ func New(o Options) *Directory {
 	}
 	if o.OldNow == nil {
 		o.OldNow = func(string) (Micros, bool) { return 0, false }
+	}
+	if o.Go == nil {
+		o.Go = func(f func()) { go f() }
+	}
+	if o.Within == nil {
+		o.Within = context.WithTimeout
 	}
 	d := &Directory{o: o, n: o.Store.Buckets(), rand: rand.New(o.Rand), hints: newHints(o.Hints)}
 	d.rules = Rules{

@@ -51,7 +51,7 @@ func equalSecrets(a, b string) bool {
 
 // WindDown takes an order for one id; false if the id is not placed.
 func (d *Directory) WindDown(ctx context.Context, o WindDown) (ok bool, err error) {
-	ctx, cancel := context.WithTimeout(ctx, mutateTime)
+	ctx, cancel := d.o.Within(ctx, mutateTime)
 	defer cancel()
 	if !pinboard.ValidID(o.ID) {
 		return false, nil
@@ -83,7 +83,7 @@ func (d *Directory) chosen(ctx context.Context, s Selector) (id string, err erro
 // onSession runs a rule for one session in every bucket; n is 1 if any bucket
 // knows it.
 func (d *Directory) onSession(ctx context.Context, sel Selector, rule func(tx *Tx, session string) bool) (n int, err error) {
-	ctx, cancel := context.WithTimeout(ctx, mutateTime)
+	ctx, cancel := d.o.Within(ctx, mutateTime)
 	defer cancel()
 	id, err := d.chosen(ctx, sel)
 	if err != nil || id == "" {

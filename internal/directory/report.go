@@ -60,12 +60,12 @@ func (d *Directory) served(w *Worker) {
 	}
 	h.mu.Unlock()
 	if clear != 0 {
-		go d.setDegraded(w, 0, clear)
+		d.o.Go(func() { d.setDegraded(w, 0, clear) })
 	}
 }
 
 func (d *Directory) setDegraded(w *Worker, set, clear Degrade) {
-	ctx, cancel := context.WithTimeout(context.Background(), reportTime)
+	ctx, cancel := d.o.Within(context.Background(), reportTime)
 	defer cancel()
 	_ = d.each(func(b int) error { // a bucket missed is set again by the next report or beat
 		return d.o.Store.Update(ctx, b, Select{Sessions: []string{w.Session}}, func(tx *Tx) error {
@@ -107,12 +107,12 @@ func (d *Directory) connectFailed(w *Worker) {
 	}
 	h.mu.Unlock()
 	if flag {
-		go d.setDegraded(w, ConnectsFailed, 0)
+		d.o.Go(func() { d.setDegraded(w, ConnectsFailed, 0) })
 	}
 }
 
 func (d *Directory) releaseFresh(ctx context.Context, p Placement) (released bool) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), reportTime)
+	ctx, cancel := d.o.Within(context.WithoutCancel(ctx), reportTime)
 	defer cancel()
 	d.hints.drop(p.Key)
 	err := d.o.Store.Update(ctx, p.Key.Bucket(d.n), Select{Rows: []Key{p.Key}}, func(tx *Tx) error {
@@ -129,7 +129,7 @@ func (d *Directory) refused(ctx context.Context, p Placement) Verdict {
 	if p.Fresh && d.releaseFresh(ctx, p) {
 		return Verdict{Again: true, Refusal: pinboard.WorkerRefused}
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), reportTime)
+	ctx, cancel := d.o.Within(context.WithoutCancel(ctx), reportTime)
 	defer cancel()
 	// Lost without harm if the store is away: the next refusal says it again.
 	_ = d.o.Store.Update(ctx, p.Key.Bucket(d.n), Select{Rows: []Key{p.Key}}, func(tx *Tx) error {

@@ -18,7 +18,7 @@ const (
 // rows it restates, and the ids it must quit. Errors: Wait, Conflict, Invalid,
 // or StoreUnavailable (joined with the cause).
 func (d *Directory) Register(ctx context.Context, reg *Registration) (Grant, error) {
-	ctx, cancel := context.WithTimeout(ctx, callTime)
+	ctx, cancel := d.o.Within(ctx, callTime)
 	defer cancel()
 	w := reg.Worker
 	if err := d.world(&w); err != nil {
@@ -147,14 +147,19 @@ func (d *Directory) enrol(ctx context.Context, b int, e Enrol, claims []Key) (la
 		e.Claims, claims = claims[:n], claims[n:]
 		e.Last = len(claims) == 0
 		displaced := last.Displaced
-		var refusal error
-		err = d.o.Store.Update(ctx, b, enrolSelect(e.Worker, e.Claims, e.Prev), func(tx *Tx) error {
-			last, refusal = d.rules.Register(tx, &e)
-			return refusal
+		var minted []*Mint
+		err = d.o.Store.Update(ctx, b, enrolSelect(e.Worker, e.Claims, e.Prev), func(tx *Tx) (err error) {
+			last, err = d.rules.Register(tx, &e)
+			minted = tx.Out.Minted
+			return err
 		})
 		if err != nil {
 			return last, nil, err
 		}
+		for _, m := range minted {
+			d.sawEpoch(b, m.Epoch)
+		}
+		e.Seen = pinboard.Epoch(d.seen[b].Load())
 		last.Displaced = last.Displaced || displaced
 		dups = append(dups, last.Duplicates...)
 	}
@@ -204,7 +209,7 @@ func (d *Directory) Session(ctx context.Context, sid string) (*Worker, error) {
 // answer is a Grant only when every bucket took it (L2). Errors: Reregister,
 // Superseded, Gone, Wait, or StoreUnavailable.
 func (d *Directory) Beat(ctx context.Context, b Beat) (Grant, error) {
-	ctx, cancel := context.WithTimeout(ctx, callTime)
+	ctx, cancel := d.o.Within(ctx, callTime)
 	defer cancel()
 	all := make([]Renewal, d.n)
 	sel := Select{Sessions: []string{b.Session}, Counts: []string{PlaceCount(b.Session)}}
@@ -264,7 +269,7 @@ func (d *Directory) answer(ctx context.Context, session string, r Renewal) error
 // Release frees rows and returns how many. Unknown rows, wrong epochs and
 // repeats are not errors (protocol.md section 2.3).
 func (d *Directory) Release(ctx context.Context, owner string, items []Release) (n int, err error) {
-	ctx, cancel := context.WithTimeout(ctx, mutateTime)
+	ctx, cancel := d.o.Within(ctx, mutateTime)
 	defer cancel()
 	speaking := map[string]*Worker{}
 	for _, it := range items {
@@ -324,7 +329,7 @@ func (d *Directory) speaker(ctx context.Context, owner, session, client string, 
 // Deregister ends a session; its rows are nobody's at once. Unknown sessions
 // are no error.
 func (d *Directory) Deregister(ctx context.Context, owner, sid string) error {
-	ctx, cancel := context.WithTimeout(ctx, mutateTime)
+	ctx, cancel := d.o.Within(ctx, mutateTime)
 	defer cancel()
 	w, err := d.speaker(ctx, owner, sid, "", map[string]*Worker{})
 	if err != nil || w == nil {
@@ -341,7 +346,7 @@ func (d *Directory) Deregister(ctx context.Context, owner, sid string) error {
 // Tag labels a placement; false if the session's process does not own it at
 // that epoch.
 func (d *Directory) Tag(ctx context.Context, owner string, t Tag) (ok bool, err error) {
-	ctx, cancel := context.WithTimeout(ctx, mutateTime)
+	ctx, cancel := d.o.Within(ctx, mutateTime)
 	defer cancel()
 	w, err := d.speaker(ctx, owner, t.Session, "", map[string]*Worker{})
 	if err != nil || w == nil || !pinboard.ValidID(t.ID) {
