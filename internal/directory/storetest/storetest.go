@@ -297,6 +297,7 @@ func (tr *trace) keep() {
 }
 
 func (tr *trace) newServer(kept bool) {
+	tr.advance(time.Millisecond) // epochs of a generation outrun its clock by what it minted, never by a millisecond
 	tr.note("new server, content kept: %v", kept)
 	tr.rig.NewServer(kept)
 	tr.spec.newServer(kept)
