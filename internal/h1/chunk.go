@@ -1,0 +1,134 @@
+package h1
+
+// maxChunkLine bounds a chunk-size line with its extensions.
+const maxChunkLine = 4 << 10
+
+type chunkState uint8
+
+const (
+	chunkSize chunkState = iota // at the first digit
+	chunkDigits
+	chunkBlank // white space before an extension
+	chunkExt
+	chunkLineLF
+	chunkData
+	chunkDataCR
+	chunkDataLF
+	chunkEnd
+)
+
+// Chunks walks a chunked body (RFC 9112 7.1) as it arrives in pieces, up to
+// the trailer section, which ParseTrailers reads. The zero value is ready. A
+// body that it has walked may be passed on byte for byte: sizes are 1 to 15
+// hexadecimal digits, every line ends in CR LF, data is followed by CR LF.
+type Chunks struct {
+	left  int64
+	line  int
+	state chunkState
+}
+
+// Done reports whether the last chunk's line has been consumed.
+func (c *Chunks) Done() bool { return c.state == chunkEnd }
+
+// Walk consumes as much of b as belongs to chunks. ok is false at the first
+// byte that no chunked body may hold there.
+func (c *Chunks) Walk(b []byte) (n int, ok bool) {
+	for n < len(b) && c.state != chunkEnd {
+		m, _, ok := c.Step(b[n:])
+		if !ok {
+			return n, false
+		}
+		n += m
+	}
+	return n, true
+}
+
+// Step consumes the next run of b, either framing or data; it makes progress
+// whenever b is not empty and the walk is not Done.
+func (c *Chunks) Step(b []byte) (n int, data, ok bool) {
+	if c.state == chunkData {
+		n = len(b)
+		if int64(n) >= c.left {
+			n, c.state = int(c.left), chunkDataCR
+		}
+		c.left -= int64(n)
+		return n, true, true
+	}
+	for n < len(b) && c.state != chunkData && c.state != chunkEnd {
+		if !c.frame(b[n]) {
+			return n, false, false
+		}
+		n++
+	}
+	return n, false, true
+}
+
+// frame consumes one byte of framing.
+func (c *Chunks) frame(b byte) bool {
+	switch c.state {
+	case chunkSize, chunkDigits:
+		d := unhex[b]
+		if d < 16 {
+			c.left = c.left<<4 | int64(d)
+			c.state = chunkDigits
+			c.line++
+			return c.line <= 15
+		}
+		if c.state == chunkSize {
+			return false
+		}
+		return c.behindSize(b)
+	case chunkBlank:
+		return (b == ';' || b == ' ' || b == '\t') && c.behindSize(b)
+	case chunkExt:
+		if b == '\r' {
+			c.state = chunkLineLF
+			return true
+		}
+		c.line++
+		return isValue[b] && c.line <= maxChunkLine
+	case chunkLineLF:
+		c.state, c.line = chunkData, 0
+		if c.left == 0 {
+			c.state = chunkEnd
+		}
+		return b == '\n'
+	case chunkDataCR:
+		c.state = chunkDataLF
+		return b == '\r'
+	case chunkDataLF:
+		c.state = chunkSize
+		return b == '\n'
+	}
+	return false
+}
+
+// behindSize takes the byte behind the digits: white space is allowed only
+// before an extension (RFC 9112 7.1.1).
+func (c *Chunks) behindSize(b byte) bool {
+	switch b {
+	case '\r':
+		c.state = chunkLineLF
+	case ';':
+		c.state = chunkExt
+	case ' ', '\t':
+		c.state = chunkBlank
+	default:
+		return false
+	}
+	c.line++
+	return c.line <= maxChunkLine
+}
+
+var unhex = func() (t [256]byte) {
+	for i := range t {
+		t[i] = 255
+	}
+	for i := byte(0); i < 10; i++ {
+		t['0'+i] = i
+	}
+	for i := byte(0); i < 6; i++ {
+		t['a'+i], t['A'+i] = 10+i, 10+i
+	}
+	return t
+}()

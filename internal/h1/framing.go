@@ -1,0 +1,117 @@
+package h1
+
+// A Framing says where a message's body ends (RFC 9112 6.3).
+type Framing uint8
+
+// The ways a body may end.
+const (
+	NoBody     Framing = iota
+	Length             // after ContentLength bytes
+	Chunked            // after the trailer section
+	UntilClose         // with the connection; responses only
+)
+
+// options is what the Connection fields of a head say.
+type options struct {
+	close, keepAlive, upgrade bool
+	listed                    int // names that are none of the well-known options
+}
+
+// readOptions adds the elements of one Connection field; false when one is no
+// token.
+func (o *options) read(v []byte) bool {
+	for len(v) > 0 {
+		var e []byte
+		e, v = element(v)
+		if len(e) == 0 {
+			continue
+		}
+		for _, c := range e {
+			if !isToken[c] {
+				return false
+			}
+		}
+		switch {
+		case EqualFold(e, "close"):
+			o.close = true
+		case EqualFold(e, "keep-alive"):
+			o.keepAlive = true
+		case EqualFold(e, "upgrade"):
+			o.upgrade = true
+		default:
+			o.listed++
+		}
+	}
+	return o.listed <= maxListed
+}
+
+// element cuts the first element off a comma-separated list.
+func element(v []byte) (e, rest []byte) {
+	i := 0
+	for i < len(v) && v[i] != ',' {
+		i++
+	}
+	e = v[:i]
+	if i < len(v) {
+		i++
+	}
+	for len(e) > 0 && (e[0] == ' ' || e[0] == '\t') {
+		e = e[1:]
+	}
+	for len(e) > 0 && (e[len(e)-1] == ' ' || e[len(e)-1] == '\t') {
+		e = e[:len(e)-1]
+	}
+	return e, v[i:]
+}
+
+// parseLength reads a Content-Length: digits only, below 10^18.
+func parseLength(v []byte) (int64, bool) {
+	if len(v) == 0 || len(v) > 18 {
+		return 0, false
+	}
+	var n int64
+	for _, c := range v {
+		if c < '0' || c > '9' {
+			return 0, false
+		}
+		n = n*10 + int64(c-'0')
+	}
+	return n, true
+}
+
+// A coding is what a Transfer-Encoding field asks for.
+type coding uint8
+
+const (
+	codingBad         coding = iota // no list, chunked not last or twice, unknown
+	codingChunked                   // exactly chunked
+	codingUnsupported               // registered codings before a final chunked
+)
+
+func parseCoding(v []byte) coding {
+	if EqualFold(v, "chunked") {
+		return codingChunked
+	}
+	chunked := false
+	for {
+		e, rest := element(v)
+		switch {
+		case chunked:
+			return codingBad
+		case EqualFold(e, "chunked"):
+			chunked = true
+		case EqualFold(e, "gzip"), EqualFold(e, "x-gzip"), EqualFold(e, "deflate"),
+			EqualFold(e, "compress"), EqualFold(e, "x-compress"):
+		default:
+			return codingBad
+		}
+		if len(e) == len(v) || len(rest) == 0 {
+			// A comma at the very end leaves an empty element behind it.
+			if !chunked || v[len(v)-1] == ',' {
+				return codingBad
+			}
+			return codingUnsupported
+		}
+		v = rest
+	}
+}

@@ -1,0 +1,110 @@
+package h1
+
+import "bytes"
+
+// A Response is a parsed response head; reuse one value for many heads.
+type Response struct {
+	Status int
+	Line   Span // from the status code to the end of the status line, without CR LF
+	Minor  uint8
+	Fields []Field
+	Has    Set
+
+	Body          Framing
+	ContentLength int64 // of a Length body; also what HEAD and 304 announce
+
+	Close     bool // the worker sends nothing more on this connection
+	WebSocket bool // a 101 that switches to websocket
+	Listed    bool // Connection names fields to be removed
+}
+
+// Interim reports a 1xx other than 101: another head follows.
+func (r *Response) Interim() bool { return r.Status < 200 && r.Status != 101 }
+
+// ParseResponse reads the head b, which ends in the blank line that Scan
+// found. head says that the request was a HEAD, whose answer has no body.
+func ParseResponse(b []byte, head bool, r *Response) bool {
+	*r = Response{Fields: r.Fields[:0]}
+	at, ok := r.parseLine(b)
+	if !ok {
+		return false
+	}
+	if r.Fields, ok = parseFields(b, at, r.Fields); !ok {
+		return false
+	}
+	return r.readFields(b, head)
+}
+
+// parseLine reads "HTTP/1.x SP 3DIGIT [SP reason]". A status line without the
+// second space is common enough to be let through (RFC 9112 4 wants it).
+func (r *Response) parseLine(b []byte) (at int, ok bool) {
+	const prefix = "HTTP/1."
+	end := bytes.IndexByte(b, '\r')
+	if end < len("HTTP/1.1 200") || b[end+1] != '\n' || string(b[:len(prefix)]) != prefix {
+		return 0, false
+	}
+	if b[7] != '0' && b[7] != '1' || b[8] != ' ' || b[9] < '1' || b[9] > '9' || !digit(b[10]) || !digit(b[11]) {
+		return 0, false
+	}
+	r.Minor = b[7] - '0'
+	r.Status = int(b[9]-'0')*100 + int(b[10]-'0')*10 + int(b[11]-'0')
+	if end > 12 && b[12] != ' ' {
+		return 0, false
+	}
+	for _, c := range b[12:end] {
+		if !isValue[c] {
+			return 0, false
+		}
+	}
+	r.Line = Span{9, uint32(end)}
+	return end + 2, true
+}
+
+func (r *Response) readFields(b []byte, head bool) bool {
+	var o options
+	lengths, codings, upgrades := 0, 0, 0
+	var te coding
+	websocket := false
+	for _, f := range r.Fields {
+		if f.Kind == Other {
+			continue
+		}
+		r.Has |= 1 << f.Kind
+		v := f.Value.Of(b)
+		switch f.Kind {
+		case ContentLength:
+			lengths++
+			var ok bool
+			if r.ContentLength, ok = parseLength(v); !ok {
+				return false
+			}
+		case TransferEncoding:
+			codings++
+			te = parseCoding(v)
+		case Connection:
+			if !o.read(v) {
+				return false
+			}
+		case Upgrade:
+			upgrades++
+			websocket = EqualFold(v, "websocket")
+		}
+	}
+	if lengths > 1 || codings > 1 || lengths > 0 && codings > 0 || codings > 0 && (te != codingChunked || r.Minor == 0) {
+		return false
+	}
+	switch {
+	case head || r.Status < 200 || r.Status == 204 || r.Status == 304:
+		r.Body = NoBody
+	case codings > 0:
+		r.Body = Chunked
+	case lengths > 0:
+		r.Body = Length
+	default:
+		r.Body = UntilClose
+	}
+	r.Close = o.close || r.Minor == 0 && !o.keepAlive || r.Body == UntilClose
+	r.Listed = o.listed > 0
+	r.WebSocket = r.Status == 101 && websocket && upgrades == 1 && o.upgrade && r.Minor == 1
+	return true
+}

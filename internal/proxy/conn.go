@@ -1,0 +1,359 @@
+package proxy
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/netip"
+	"os"
+	"sync"
+	"time"
+
+	"pinboard"
+	"pinboard/internal/directory"
+	"pinboard/internal/h1"
+)
+
+// A phase says what a connection's goroutine waits for.
+type phase uint8
+
+const (
+	idle      phase = iota // a request
+	resolving              // the directory, a place, a dial
+	awaiting               // the worker's head
+	answering              // the worker's body, or the client taking it
+	tunnelled
+	handling // the control handler
+	closing  // the client's FIN
+)
+
+// A cut says why an exchange was interrupted; the first reason stays.
+type cut uint8
+
+const (
+	uncut cut = iota
+	cutClient
+	cutOwner
+	cutShutdown
+	cutTimeout // no response head in time
+	cutUpload  // the request body was malformed
+)
+
+// A conn is one client connection. Its goroutine owns everything but what mu
+// guards; watcher, sweeper and shutdown come in through mu only, and only set
+// deadlines: the goroutine alone closes.
+type conn struct {
+	socket
+	p    *Proxy
+	id   uint64
+	ctx  context.Context
+	stop context.CancelFunc
+	peer client
+
+	mu     sync.Mutex
+	phase  phase
+	since  time.Time // start of an idle phase
+	up     *upstream // of the exchange under way
+	target uint64    // bytes of up to be acknowledged before its user timeout ends
+	headBy time.Time // the worker's head is due; zero: no limit
+	watch  directory.Watch
+	reread time.Time // when watch was last read
+	seq    uint64    // exchanges begun
+	fin    bool      // the client has sent its FIN
+	sent   bool      // the request of the exchange is complete
+	why    cut
+	halves int // directions of a tunnel that have ended by a FIN
+}
+
+func newConn(p *Proxy, nc net.Conn) *conn {
+	c := &conn{p: p, since: p.cfg.Now()}
+	c.socket.init(nc, smallBlock)
+	c.ctx, c.stop = context.WithCancel(p.ctx)
+	var addr netip.Addr
+	if a, ok := nc.RemoteAddr().(*net.TCPAddr); ok {
+		addr = a.AddrPort().Addr().Unmap().WithZone("")
+	}
+	c.peer.init(addr, p.cfg.Trusted)
+	return c
+}
+
+// serve runs exchanges until the connection is to be closed.
+func (c *conn) serve() {
+	for {
+		x := takeExchange(c)
+		refusal, err := c.readHead(x)
+		switch {
+		case err != nil:
+			x.give()
+			return
+		case refusal != nil:
+			x.reject(refusal)
+			x.finish()
+			c.linger()
+			return
+		}
+		keep, graceful := x.run()
+		x.finish()
+		if !keep {
+			if graceful {
+				c.linger()
+			}
+			return
+		}
+	}
+}
+
+func (c *conn) end() {
+	c.stop()
+	c.release()
+	c.mu.Lock()
+	up := c.up
+	c.up = nil
+	c.mu.Unlock()
+	if up != nil {
+		up.close()
+	}
+	_ = c.nc.Close()
+}
+
+var errHeadLate = errors.New("request head too slow")
+
+// readHead reads and parses one request head; its bytes stay unread until the
+// exchange is done with them. An error is an end without an answer.
+func (c *conn) readHead(x *exchange) (*pinboard.Refusal, error) {
+	var scan h1.Scan
+	timed, blank := false, false
+	defer func() {
+		if timed {
+			_ = c.nc.SetReadDeadline(time.Time{})
+		}
+	}()
+	for {
+		if b := c.unread(); len(b) > 0 {
+			if !blank && b[0] == '\r' && (len(b) == 1 || b[1] == '\n') { // RFC 9112 2.2
+				if len(b) > 1 {
+					blank = true
+					c.consume(2)
+					continue
+				}
+			} else if refusal, done := x.parseHead(b, &scan); done {
+				return refusal, nil
+			}
+			if !timed {
+				timed = true
+				_ = c.nc.SetReadDeadline(time.Now().Add(c.p.cfg.HeadTimeout))
+			}
+		}
+		err := c.fill()
+		switch {
+		case err == nil:
+		case timed && errors.Is(err, os.ErrDeadlineExceeded) && !c.isCut():
+			return pinboard.RequestTimeout, nil
+		default:
+			return nil, err
+		}
+	}
+}
+
+// parseHead looks for a whole head in b.
+func (x *exchange) parseHead(b []byte, scan *h1.Scan) (_ *pinboard.Refusal, done bool) {
+	n, ok := scan.Find(b)
+	switch {
+	case !ok:
+		return pinboard.BadRequest, true
+	case n > h1.MaxHead || n == 0 && len(b) >= h1.MaxHead:
+		if scan.InFirstLine() {
+			return pinboard.TargetTooLong, true
+		}
+		return pinboard.HeadTooLarge, true
+	case n == 0:
+		return nil, false
+	}
+	x.head = b[:n]
+	x.obs.Start = x.c.p.cfg.Now()
+	return h1.ParseRequest(x.head, &x.req), true
+}
+
+func (c *conn) isCut() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.why != uncut
+}
+
+// begin opens an exchange: false when the client has been cut off already.
+func (c *conn) begin(ph phase, complete bool) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.seq++
+	c.phase, c.sent = ph, complete
+	if c.fin {
+		c.finLocked()
+	}
+	return c.why == uncut
+}
+
+// attach lends u to the watchers of this exchange.
+func (c *conn) attach(u *upstream, w directory.Watch, read, headBy time.Time, head int) bool {
+	c.mu.Lock()
+	c.up, c.watch, c.reread, c.headBy = u, w, read, headBy
+	c.phase = awaiting
+	u.start = u.sent
+	c.target = u.sent + uint64(head)
+	if c.fin {
+		c.finLocked()
+	}
+	ok := c.why == uncut
+	c.mu.Unlock()
+	c.p.sweeper.before(w.Deadline, headBy)
+	return ok
+}
+
+// answer enters a later phase of the exchange: no head is due any more.
+func (c *conn) answer(ph phase) {
+	c.mu.Lock()
+	c.phase, c.headBy = ph, time.Time{}
+	c.mu.Unlock()
+}
+
+// detach takes the upstream back: false when somebody has interrupted it.
+func (c *conn) detach() (clean bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.up, c.headBy = nil, time.Time{}
+	c.watch = directory.Watch{}
+	return c.why == uncut && !c.fin
+}
+
+// pause ends an exchange; the connection is idle.
+func (c *conn) pause(now time.Time) {
+	c.mu.Lock()
+	c.phase, c.since = idle, now
+	c.mu.Unlock()
+}
+
+// cause is why the exchange was interrupted.
+func (c *conn) cause() cut {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.why
+}
+
+// cutLocked interrupts whatever the exchange waits for. mu is held.
+func (c *conn) cutLocked(why cut) {
+	if c.why == uncut {
+		c.why = why
+	}
+	if c.up != nil {
+		_ = c.up.nc.SetDeadline(past)
+	}
+	if why != cutTimeout && why != cutUpload {
+		_ = c.nc.SetDeadline(past)
+	}
+	if why == cutClient || why == cutShutdown {
+		c.stop()
+	}
+}
+
+// interrupt is cutLocked from the exchange's own goroutines.
+func (c *conn) interrupt(why cut) {
+	c.mu.Lock()
+	c.cutLocked(why)
+	c.mu.Unlock()
+}
+
+// hungUp hears of the client's FIN or, with gone, of its RST.
+func (c *conn) hungUp(gone bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if gone {
+		c.fin = true
+		c.cutLocked(cutClient)
+		return
+	}
+	if !c.fin {
+		c.fin = true
+		c.finLocked()
+	}
+}
+
+// finLocked acts on a FIN (product.md section 3): inside a request the client
+// has left; behind a complete one the exchange goes on until the worker is
+// silent for the grace. Tunnels and idle connections read the FIN themselves.
+func (c *conn) finLocked() {
+	switch {
+	case c.phase == resolving && c.sent || c.phase == handling:
+		seq := c.seq
+		time.AfterFunc(c.p.cfg.HalfCloseGrace, func() {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			if c.seq == seq && (c.phase == resolving || c.phase == handling) {
+				c.cutLocked(cutClient)
+			}
+		})
+	case c.phase == awaiting && c.sent, c.phase == answering && c.sent:
+		_ = c.up.nc.SetReadDeadline(time.Now().Add(c.p.cfg.HalfCloseGrace))
+	}
+}
+
+// heard re-arms the grace of a half-closed client after bytes of the worker.
+func (c *conn) heard() {
+	c.mu.Lock()
+	if c.fin && c.why == uncut && c.up != nil {
+		_ = c.up.nc.SetReadDeadline(time.Now().Add(c.p.cfg.HalfCloseGrace))
+	}
+	c.mu.Unlock()
+}
+
+// uploaded notes that the request is complete.
+func (c *conn) uploaded() {
+	c.mu.Lock()
+	c.sent = true
+	if c.fin && c.up != nil && c.why == uncut {
+		c.finLocked()
+	}
+	c.mu.Unlock()
+}
+
+const (
+	lingerSilence = 2 * time.Second
+	lingerTotal   = 10 * time.Second
+)
+
+// linger closes in stages: our FIN, then whatever the client still sends is
+// read and dropped, so that no reset overtakes the answer (RFC 9112 9.6).
+func (c *conn) linger() {
+	c.mu.Lock()
+	cutOff := c.why == cutClient || c.why == cutShutdown || c.why == cutOwner
+	c.phase = closing
+	if !cutOff {
+		_ = c.nc.SetDeadline(time.Time{})
+	}
+	c.mu.Unlock()
+	if cutOff {
+		return
+	}
+	c.closeWrite()
+	end := time.Now().Add(lingerTotal)
+	for {
+		c.release()
+		by := time.Now().Add(lingerSilence)
+		if by.After(end) {
+			by = end
+		}
+		c.mu.Lock()
+		if c.why != cutShutdown && c.why != cutClient {
+			_ = c.nc.SetReadDeadline(by)
+		}
+		c.mu.Unlock()
+		if err := c.fill(); err != nil {
+			return
+		}
+		if !time.Now().Before(end) {
+			return
+		}
+	}
+}
+
+// isEOF reports a FIN, as opposed to a reset or an interruption.
+func isEOF(err error) bool { return err == io.EOF }

@@ -1,0 +1,151 @@
+package proxy
+
+import (
+	"net"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// userTimeout bounds how long sent bytes may stay unacknowledged until the
+// request head has arrived (ownership.md F1).
+const userTimeout = 5 * time.Second
+
+// setUserTimeout sets TCP_USER_TIMEOUT; 0 is none.
+func setUserTimeout(nc net.Conn, d time.Duration) error {
+	c, ok := nc.(syscall.Conn)
+	if !ok {
+		return syscall.ENOTSUP
+	}
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var set error
+	err = raw.Control(func(fd uintptr) {
+		set = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int(d.Milliseconds()))
+	})
+	if err == nil {
+		err = set
+	}
+	return err
+}
+
+// acknowledged reports whether the peer's kernel has n bytes of this
+// connection, or all that was sent.
+func acknowledged(nc net.Conn, n uint64) bool {
+	c, ok := nc.(syscall.Conn)
+	if !ok {
+		return true
+	}
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return true
+	}
+	done := false
+	_ = raw.Control(func(fd uintptr) {
+		info, err := unix.GetsockoptTCPInfo(int(fd), unix.IPPROTO_TCP, unix.TCP_INFO)
+		if err != nil {
+			return
+		}
+		// The SYN counts as one acknowledged byte.
+		done = info.Bytes_acked > n || info.Unacked == 0 && info.Notsent_bytes == 0
+	})
+	return done
+}
+
+// A watcher tells of hang-ups while nobody reads: one epoll for all client
+// connections, asked only for RDHUP, HUP and ERR. It costs an exchange nothing
+// and sees a FIN even behind unread pipelined bytes.
+type watcher struct {
+	epoll int
+	wake  [2]int
+
+	mu    sync.Mutex
+	conns map[uint64]*conn
+	done  chan struct{}
+}
+
+func newWatcher() (*watcher, error) {
+	w := &watcher{conns: make(map[uint64]*conn), done: make(chan struct{})}
+	var err error
+	if w.epoll, err = unix.EpollCreate1(unix.EPOLL_CLOEXEC); err != nil {
+		return nil, err
+	}
+	if err = unix.Pipe2(w.wake[:], unix.O_CLOEXEC|unix.O_NONBLOCK); err != nil {
+		_ = unix.Close(w.epoll)
+		return nil, err
+	}
+	e := event(0, unix.EPOLLIN)
+	if err = unix.EpollCtl(w.epoll, unix.EPOLL_CTL_ADD, w.wake[0], &e); err != nil {
+		w.closeFiles()
+		return nil, err
+	}
+	go w.run()
+	return w, nil
+}
+
+func event(id uint64, bits uint32) unix.EpollEvent {
+	return unix.EpollEvent{Events: bits, Fd: int32(uint32(id)), Pad: int32(uint32(id >> 32))}
+}
+
+func (w *watcher) add(c *conn) {
+	if c.raw == nil {
+		return
+	}
+	w.mu.Lock()
+	w.conns[c.id] = c
+	w.mu.Unlock()
+	_ = c.raw.Control(func(fd uintptr) {
+		e := event(c.id, unix.EPOLLRDHUP|unix.EPOLLET)
+		_ = unix.EpollCtl(w.epoll, unix.EPOLL_CTL_ADD, int(fd), &e)
+	})
+}
+
+// remove forgets c before its descriptor is closed, which ends the kernel's
+// own interest.
+func (w *watcher) remove(c *conn) {
+	w.mu.Lock()
+	delete(w.conns, c.id)
+	w.mu.Unlock()
+}
+
+func (w *watcher) run() {
+	defer close(w.done)
+	events := make([]unix.EpollEvent, 128)
+	for {
+		n, err := unix.EpollWait(w.epoll, events, -1)
+		if err == unix.EINTR {
+			continue
+		}
+		if err != nil {
+			return
+		}
+		for _, e := range events[:n] {
+			id := uint64(uint32(e.Fd)) | uint64(uint32(e.Pad))<<32
+			if id == 0 {
+				return
+			}
+			w.mu.Lock()
+			c := w.conns[id]
+			w.mu.Unlock()
+			if c != nil {
+				c.hungUp(e.Events&(unix.EPOLLHUP|unix.EPOLLERR) != 0)
+			}
+		}
+	}
+}
+
+func (w *watcher) close() {
+	_, _ = unix.Write(w.wake[1], []byte{0})
+	<-w.done
+	w.closeFiles()
+}
+
+func (w *watcher) closeFiles() {
+	_ = unix.Close(w.wake[0])
+	_ = unix.Close(w.wake[1])
+	_ = unix.Close(w.epoll)
+}

@@ -1,0 +1,135 @@
+package proxy
+
+import (
+	"net/http"
+	"runtime/debug"
+	"strconv"
+	"time"
+
+	"pinboard"
+	"pinboard/internal/h1"
+)
+
+// Answers of our own that a client may repeat say when: jittered, so that
+// clients refused together do not come back together.
+const (
+	retryFloor  = 500  // ms
+	retrySpread = 1500 // ms
+)
+
+// reject answers with a refusal. keep says that the connection may go on:
+// never after a doubtful head, nor with a body that has not arrived whole.
+func (x *exchange) reject(r *pinboard.Refusal) (keep, graceful bool) {
+	c := x.c
+	x.obs.End, x.obs.Refusal, x.obs.Status = Rejected, r, r.Status
+	switch c.cause() {
+	case uncut:
+	case cutClient:
+		x.obs.End, x.obs.Status = ClientGone, 0
+		return false, false
+	default:
+		_ = c.nc.SetDeadline(time.Time{})
+	}
+	x.noteOrigin()
+	keep = x.obs.Method != "" && x.head != nil && x.bodyInHand() && !x.req.Close && !c.p.draining.Load() && c.cause() == uncut
+	if keep {
+		x.finishRequest()
+	}
+	x.takeOut(0)
+	x.out = x.appendRefusal(x.out, r, !keep)
+	err := x.flush(nil)
+	return keep && err == nil, err == nil
+}
+
+func (x *exchange) appendRefusal(b []byte, r *pinboard.Refusal, closing bool) []byte {
+	p := x.c.p
+	var body [256]byte
+	text := append(body[:0], `{"error":"`...)
+	text = append(text, r.Text...)
+	text = append(text, `","code":"`...)
+	text = append(text, r.Code...)
+	text = append(text, '"')
+	ms := 0
+	if r.Retry {
+		ms = retryFloor + p.cfg.Rand(retrySpread)
+		text = append(text, `,"retryAfterMs":`...)
+		text = strconv.AppendInt(text, int64(ms), 10)
+	}
+	text = append(text, '}')
+
+	b = appendStatus(b, r.Status)
+	b = append(b, "Content-Type: application/json\r\nContent-Length: "...)
+	b = strconv.AppendInt(b, int64(len(text)), 10)
+	b = append(b, "\r\nPinboard-Error: "...)
+	b = append(b, r.Code...)
+	b = append(b, "\r\n"...)
+	if r.Retry {
+		b = append(b, "Retry-After: "...)
+		b = strconv.AppendInt(b, int64(ms+999)/1000, 10)
+		b = append(b, "\r\n"...)
+	}
+	if r == pinboard.MethodNotAllowed {
+		b = append(b, "Allow: GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS\r\n"...)
+	}
+	b = x.appendCORS(b)
+	switch {
+	case closing:
+		b = append(b, "Connection: close\r\n"...)
+	case x.req.Minor == 0:
+		b = append(b, "Connection: keep-alive\r\n"...)
+	}
+	b = append(b, "\r\n"...)
+	if x.obs.Method != "HEAD" {
+		b = append(b, text...)
+	}
+	return b
+}
+
+func appendStatus(b []byte, status int) []byte {
+	b = append(b, "HTTP/1.1 "...)
+	b = strconv.AppendInt(b, int64(status), 10)
+	b = append(b, ' ')
+	b = append(b, http.StatusText(status)...)
+	return append(b, "\r\n"...)
+}
+
+// noteOrigin remembers who may read our errors, while the head is there.
+func (x *exchange) noteOrigin() {
+	p := x.c.p
+	if len(p.origins) == 0 || x.head == nil || x.origin != "" || !x.req.Has.Has(h1.Origin) {
+		return
+	}
+	for _, f := range x.req.Fields {
+		if f.Kind != h1.Origin {
+			continue
+		}
+		if v := f.Value.Of(x.head); p.origins[string(v)] || p.origins["*"] {
+			x.origin = string(v)
+		}
+		return
+	}
+}
+
+func (x *exchange) appendCORS(b []byte) []byte {
+	if len(x.c.p.origins) == 0 {
+		return b
+	}
+	b = append(b, "Vary: Origin\r\n"...)
+	if x.origin == "" {
+		return b
+	}
+	b = append(b, "Access-Control-Allow-Origin: "...)
+	b = append(b, x.origin...)
+	b = append(b, "\r\nAccess-Control-Allow-Credentials: true\r\n"+
+		"Access-Control-Expose-Headers: Pinboard-Error, Retry-After\r\n"...)
+	return b
+}
+
+// shedAnswer is all that a full process says.
+var shedAnswer = []byte("HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\n" +
+	"Content-Length: " + strconv.Itoa(len(shedBody)) + "\r\nPinboard-Error: " + pinboard.Overloaded.Code +
+	"\r\nRetry-After: 1\r\nConnection: close\r\n\r\n" + shedBody)
+
+var shedBody = `{"error":"` + pinboard.Overloaded.Text + `","code":"` + pinboard.Overloaded.Code + `","retryAfterMs":1000}`
+
+func (p *Proxy) reportPanic(v any) { p.cfg.Panic(v, debug.Stack()) }

@@ -1,0 +1,213 @@
+package proxy
+
+import (
+	"errors"
+	"os"
+	"time"
+
+	"pinboard/internal/h1"
+)
+
+func isTimeout(err error) bool { return errors.Is(err, os.ErrDeadlineExceeded) }
+
+func (x *exchange) writeClient(b []byte) error {
+	n, err := x.c.nc.Write(b)
+	x.obs.BytesOut += int64(n)
+	return err
+}
+
+// relay passes the final answer on: the head and the part of the body that
+// came with it in one write, then each read in one write.
+func (x *exchange) relay(u *upstream) (keep, graceful bool) {
+	c := x.c
+	c.answer(answering)
+	x.obs.Status = x.res.Status
+	x.finishRequest()
+	b := body{framing: x.res.Body, left: x.res.ContentLength}
+	plain := x.req.Minor == 0 && b.framing == h1.Chunked // HTTP/1.0 knows no chunks
+	closing := x.closes(plain)
+	n := x.buildAnswer(u, closing, plain)
+	u.consume(n)
+	if b.framing == h1.Chunked || b.framing == h1.UntilClose {
+		x.leave(u.worker)
+		x.become(Stream)
+	}
+	x.replied = true
+	end := x.pump(u, &b, plain)
+	x.dropOut()
+	x.stopUpload(u, graceFor(end))
+	x.obs.End = end
+	clean := c.detach() && end == Complete && x.up.state != uploadBroken && !x.res.Close && len(u.unread()) == 0
+	if clean {
+		slot := x.slot
+		x.slot = false
+		u.worker.give(u, c.p.cfg.Now(), slot)
+	} else {
+		x.leave(u.worker)
+		u.close()
+	}
+	if end != Complete {
+		if b.framing == h1.UntilClose || plain {
+			c.reset()
+		}
+		return false, false
+	}
+	return !closing && x.up.state != uploadBroken, true
+}
+
+// finishRequest consumes what of the request is still unread: nothing of it is
+// needed once an answer is certain.
+func (x *exchange) finishRequest() {
+	if x.head == nil {
+		return
+	}
+	n := len(x.head)
+	if x.req.HasBody() {
+		n += int(x.req.ContentLength)
+	}
+	x.head = nil
+	x.c.consume(n)
+}
+
+// closes reports whether the client's connection ends with this answer.
+func (x *exchange) closes(plain bool) bool {
+	return x.req.Close || x.c.p.draining.Load() || x.res.Body == h1.UntilClose || plain ||
+		x.req.ExpectContinue && x.up.state == uploadRunning && !x.up.invited
+}
+
+// buildAnswer writes the answer's head into out; n is its length as received.
+func (x *exchange) buildAnswer(u *upstream, closing, plain bool) (n int) {
+	fields := x.res.Fields
+	n = 2 // the blank line
+	if len(fields) > 0 {
+		n += int(fields[len(fields)-1].End)
+	} else {
+		n += int(x.res.Line.End) + 2
+	}
+	head := u.unread()[:n]
+	x.takeOut(len(u.unread()))
+	b := append(x.out, "HTTP/1.1 "...)
+	b = append(b, x.res.Line.Of(head)...)
+	b = append(b, "\r\n"...)
+	drop := fromWorker
+	if x.res.Status == 204 || x.res.Status == 101 {
+		drop |= h1.SetOf(h1.ContentLength, h1.TransferEncoding)
+	}
+	if x.res.Body != h1.Chunked && x.obs.Method != "HEAD" || plain {
+		drop |= h1.SetOf(h1.Trailer)
+	}
+	if plain {
+		drop |= h1.SetOf(h1.TransferEncoding)
+	}
+	b = h1.AppendFields(b, head, fields, drop, x.res.Listed)
+	switch {
+	case x.res.Status == 101:
+		b = append(b, "Connection: Upgrade\r\nUpgrade: websocket\r\n"...)
+	case closing:
+		b = append(b, "Connection: close\r\n"...)
+	case x.req.Minor == 0:
+		b = append(b, "Connection: keep-alive\r\n"...)
+	}
+	x.out = append(b, "\r\n"...)
+	return n
+}
+
+// pump moves the body. out may hold the head, which goes with the first bytes.
+func (x *exchange) pump(u *upstream, b *body, plain bool) End {
+	for {
+		pass, n, ok := x.takeBody(u, b, plain)
+		if len(x.out) > 0 && len(pass) <= largeBlock {
+			x.out = append(x.out, pass...)
+			pass = nil
+		}
+		held := 0
+		if ok && b.inTrailers() {
+			var trailers []byte
+			trailers, held, ok = b.trailers(u.unread()[n:], x.fields[:0])
+			if held > 0 && !plain {
+				x.openOut()
+				x.out = append(append(x.out, pass...), trailers...)
+				pass = nil
+			}
+		}
+		if err := x.flush(pass); err != nil {
+			x.c.interrupt(cutClient)
+			return x.endOf(ClientGone)
+		}
+		u.consume(n + held)
+		switch {
+		case !ok:
+			return x.endOf(WorkerGone)
+		case b.ended():
+			return Complete
+		}
+		err := u.fill()
+		switch {
+		case err == nil:
+			x.c.heard()
+		case isEOF(err) && b.framing == h1.UntilClose && x.c.cause() == uncut:
+			return Complete
+		case isTimeout(err):
+			x.c.interrupt(cutClient)
+			return x.endOf(ClientGone)
+		default:
+			return x.endOf(WorkerGone)
+		}
+	}
+}
+
+// takeBody takes what u has read of the body: the bytes to pass on and how
+// many were taken. The data of a dechunked body goes to out.
+func (x *exchange) takeBody(u *upstream, b *body, plain bool) (pass []byte, n int, ok bool) {
+	if !plain {
+		pass, ok = b.take(u.unread())
+		return pass, len(pass), ok
+	}
+	x.openOut()
+	x.out, n, ok = b.data(x.out, u.unread())
+	return nil, n, ok
+}
+
+// openOut makes out usable without dropping what it holds.
+func (x *exchange) openOut() {
+	if x.out == nil {
+		x.takeOut(0)
+	}
+}
+
+// graceFor is how long the upload may go on behind an answer that ended so.
+func graceFor(end End) time.Duration {
+	if end == Complete {
+		return uploadGrace
+	}
+	return 0
+}
+
+// flush writes out, if it holds anything, then pass; out is given back, so
+// that a waiting stream holds no block.
+func (x *exchange) flush(pass []byte) error {
+	if len(x.out) > 0 {
+		err := x.writeClient(x.out)
+		x.dropOut()
+		if err != nil {
+			return err
+		}
+	}
+	if len(pass) == 0 {
+		return nil
+	}
+	return x.writeClient(pass)
+}
+
+// endOf names the end: whoever interrupted first, else what was observed.
+func (x *exchange) endOf(seen End) End {
+	switch x.c.cause() {
+	case cutClient:
+		return ClientGone
+	case cutOwner:
+		return OwnerGone
+	case cutShutdown:
+		return ShutdownCut
+	}
+	return seen
+}

@@ -1,0 +1,218 @@
+package proxy
+
+import (
+	"errors"
+	"io"
+	"net"
+	"syscall"
+	"time"
+)
+
+// errStale reports that a pooled connection was closed, or spoke, before one
+// byte of a request was written to it: another one may be used.
+var errStale = errors.New("connection closed while idle")
+
+// past wakes whatever waits for a connection.
+var past = time.Unix(1, 0)
+
+// A socket reads a connection through the runtime's poller without holding a
+// buffer while it waits: the block is taken when the kernel has bytes and given
+// back when all of them are consumed. One goroutine reads at a time.
+type socket struct {
+	nc   net.Conn
+	raw  syscall.RawConn // nil when nc is no plain socket (TLS): reads then hold a block
+	size int             // of the first block
+
+	block []byte
+	r, w  int // block[r:w] is read and not consumed
+
+	step  func(fd uintptr) bool // s.poll, bound once
+	stage pollStage
+	out   []byte // what poll writes before it reads
+	sent  int
+	err   error
+}
+
+type pollStage uint8
+
+const (
+	pollRead  pollStage = iota // read until something comes
+	pollWrite                  // look for a close, write out, return
+	pollAsk                    // look for a close, write out, then read
+)
+
+func (s *socket) init(nc net.Conn, size int) {
+	s.nc, s.size = nc, size
+	if sc, ok := nc.(syscall.Conn); ok {
+		if raw, err := sc.SyscallConn(); err == nil {
+			s.raw = raw
+		}
+	}
+	s.step = s.poll
+}
+
+// unread is what was read and not consumed.
+func (s *socket) unread() []byte { return s.block[s.r:s.w] }
+
+// consume drops n unread bytes; an empty socket gives its block back.
+func (s *socket) consume(n int) {
+	if s.r += n; s.r == s.w {
+		s.release()
+	}
+}
+
+func (s *socket) release() {
+	if s.block != nil {
+		giveBlock(s.block)
+		s.block, s.r, s.w = nil, 0, 0
+	}
+}
+
+// room makes space behind the unread bytes; they move only if they must.
+func (s *socket) room() {
+	switch {
+	case s.block == nil:
+		s.block = takeBlock(s.size)
+	case s.w < len(s.block):
+	case s.r > 0:
+		s.w = copy(s.block, s.block[s.r:s.w])
+		s.r = 0
+	default:
+		b := takeBlock(min(4*len(s.block), headBlock))
+		s.w = copy(b, s.block[:s.w])
+		giveBlock(s.block)
+		s.block = b
+	}
+}
+
+// full reports that no more unread bytes fit.
+func (s *socket) full() bool { return s.w-s.r >= headBlock }
+
+// fill waits for more bytes. io.EOF is the peer's FIN.
+func (s *socket) fill() error {
+	if s.raw == nil {
+		return s.fillBlocking()
+	}
+	s.stage = pollRead
+	if err := s.raw.Read(s.step); err != nil {
+		return err
+	}
+	return s.err
+}
+
+func (s *socket) fillBlocking() error {
+	s.room()
+	n, err := s.nc.Read(s.block[s.w:])
+	if s.w += n; n > 0 {
+		return nil
+	}
+	if s.r == s.w {
+		s.release()
+	}
+	return err
+}
+
+// write sends out after making sure that the peer has neither closed nor
+// spoken: errStale and sent 0 when it has. With ask it goes on to wait for the
+// first bytes of the answer: look, write and wait are one visit to the poller,
+// which saves the read that would find nothing yet.
+func (s *socket) write(out []byte, ask bool) (sent int, err error) {
+	if s.raw == nil {
+		if sent, err = s.nc.Write(out); err == nil && ask {
+			err = s.fillBlocking()
+		}
+		return sent, err
+	}
+	s.stage, s.out, s.sent, s.err = pollWrite, out, 0, nil
+	if ask {
+		s.stage = pollAsk
+	}
+	err = s.raw.Read(s.step)
+	sent, s.out = s.sent, nil
+	if err == nil {
+		err = s.err
+	}
+	if err == nil && sent < len(out) {
+		n, err := s.nc.Write(out[sent:])
+		if sent += n; err != nil || !ask {
+			return sent, err
+		}
+		return sent, s.fill()
+	}
+	return sent, err
+}
+
+// poll runs inside the poller's read loop: false waits for the next edge.
+// pollAsk may wait without having read, because its own read, made in this
+// same visit before anything was written, found the socket empty.
+func (s *socket) poll(fd uintptr) bool {
+	if s.stage != pollRead {
+		var one [1]byte
+		if n, err := read(fd, one[:]); err != syscall.EAGAIN || n > 0 {
+			s.err = errStale
+			return true
+		}
+		s.sent, s.err = write(fd, s.out)
+		if s.err == syscall.EAGAIN {
+			s.err = nil
+		}
+		if s.err != nil || s.sent < len(s.out) || s.stage == pollWrite {
+			return true
+		}
+		s.stage = pollRead
+		return false
+	}
+	s.room()
+	n, err := read(fd, s.block[s.w:])
+	switch {
+	case n > 0:
+		s.w += n
+		s.err = nil
+		return true
+	case err == syscall.EAGAIN:
+		if s.r == s.w {
+			s.release()
+		}
+		return false
+	case err == nil:
+		err = io.EOF
+	}
+	if s.r == s.w {
+		s.release()
+	}
+	s.err = err
+	return true
+}
+
+func read(fd uintptr, b []byte) (int, error) {
+	for {
+		n, err := syscall.Read(int(fd), b)
+		if err != syscall.EINTR {
+			return max(n, 0), err
+		}
+	}
+}
+
+func write(fd uintptr, b []byte) (int, error) {
+	for {
+		n, err := syscall.Write(int(fd), b)
+		if err != syscall.EINTR {
+			return max(n, 0), err
+		}
+	}
+}
+
+// closeWrite sends our FIN.
+func (s *socket) closeWrite() {
+	if c, ok := s.nc.(interface{ CloseWrite() error }); ok {
+		_ = c.CloseWrite()
+	}
+}
+
+// reset makes the coming close a RST: the peer must not take what it has read
+// for complete.
+func (s *socket) reset() {
+	if c, ok := s.nc.(*net.TCPConn); ok {
+		_ = c.SetLinger(0)
+	}
+}

@@ -1,0 +1,97 @@
+package proxy
+
+import (
+	"time"
+)
+
+// tunnelGrace bounds the silence of the other direction after a FIN: a peer
+// that ignores it must not hold both connections.
+const tunnelGrace = 5 * time.Second
+
+// tunnel passes the 101 and then bytes, until both directions have ended. What
+// either side sent early is still unread and goes first. Both directions park
+// in the poller without a block.
+func (x *exchange) tunnel(u *upstream) (keep, graceful bool) {
+	c := x.c
+	c.answer(tunnelled)
+	x.obs.Status = 101
+	x.finishRequest()
+	x.leave(u.worker)
+	x.become(Tunnel)
+	n := x.buildAnswer(u, false, false)
+	u.consume(n)
+	x.replied = true
+	if x.flush(nil) != nil {
+		c.interrupt(cutClient)
+	}
+	x.releaseHeads()
+	seen := Complete
+	back := make(chan End, 1)
+	go func() {
+		end := WorkerGone
+		defer func() {
+			if v := recover(); v != nil {
+				c.p.reportPanic(v)
+				c.interrupt(cutClient)
+			}
+			back <- end
+		}()
+		end = pipe(&c.socket, &u.socket, &x.obs.BytesIn, ClientGone, WorkerGone)
+		c.tunnelEnds(end)
+	}()
+	if end := pipe(&u.socket, &c.socket, &x.obs.BytesOut, WorkerGone, ClientGone); end != Complete {
+		seen = end
+		c.tunnelEnds(end)
+	} else {
+		c.tunnelEnds(end)
+	}
+	if end := <-back; seen == Complete {
+		seen = end
+	}
+	x.obs.End = x.endOf(seen)
+	c.detach()
+	u.close()
+	return false, false
+}
+
+// pipe copies until from's FIN, which it passes on, or until an error, which
+// it blames on one side.
+func pipe(from, to *socket, n *int64, fromGone, toGone End) End {
+	for {
+		if b := from.unread(); len(b) > 0 {
+			m, err := to.nc.Write(b)
+			*n += int64(m)
+			if err != nil {
+				return toGone
+			}
+			from.consume(len(b))
+		}
+		if err := from.fill(); err != nil {
+			if isEOF(err) {
+				to.closeWrite()
+				return Complete
+			}
+			return fromGone
+		}
+	}
+}
+
+// tunnelEnds hears of the end of one direction: an error ends the other one,
+// too, a FIN lets it go on while it is not silent.
+func (c *conn) tunnelEnds(end End) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if end != Complete {
+		if c.up != nil {
+			_ = c.up.nc.SetDeadline(past)
+		}
+		_ = c.nc.SetDeadline(past)
+		return
+	}
+	c.halves++
+	if c.halves == 1 && c.why == uncut {
+		by := time.Now().Add(tunnelGrace)
+		_ = c.up.nc.SetReadDeadline(by)
+		_ = c.nc.SetReadDeadline(by)
+	}
+}

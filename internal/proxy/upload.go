@@ -1,0 +1,121 @@
+package proxy
+
+import (
+	"time"
+
+	"pinboard/internal/h1"
+)
+
+type uploadState uint8
+
+const (
+	uploadNone    uploadState = iota // no body, or sent with the head
+	uploadRunning                    // its goroutine may be at work
+	uploadWhole                      // the worker has been sent all of it
+	uploadBroken                     // stopped early
+)
+
+// An upload streams a request body while the answer is read. Until done has
+// been received from, everything but state belongs to its goroutine, and so
+// does the client's side of the connection.
+type upload struct {
+	done    chan uploadState // one value per upload
+	state   uploadState      // as the exchange's goroutine knows it
+	invited bool             // the worker's 100 has been passed on
+	bytes   int64
+}
+
+func (x *exchange) startUpload(u *upstream) {
+	if x.up.done == nil {
+		x.up.done = make(chan uploadState, 1)
+	}
+	x.up.state = uploadRunning
+	framing, left := x.req.Body, x.req.ContentLength
+	go func() {
+		end := uploadBroken
+		defer func() {
+			if v := recover(); v != nil {
+				x.c.p.reportPanic(v)
+				x.c.interrupt(cutUpload)
+			}
+			x.up.done <- end
+		}()
+		x.c.size = largeBlock
+		if x.upload(u, framing, left) {
+			end = uploadWhole
+			x.c.uploaded()
+		}
+		x.c.size = smallBlock
+	}()
+}
+
+// upload copies the body: true when the worker was sent all of it.
+func (x *exchange) upload(u *upstream, framing h1.Framing, left int64) bool {
+	c := x.c
+	b := body{framing: framing, left: left}
+	for {
+		pass, ok := b.take(c.unread())
+		if !ok {
+			c.interrupt(cutUpload)
+			return false
+		}
+		if len(pass) > 0 {
+			x.up.bytes += int64(len(pass))
+			if _, err := u.nc.Write(pass); err != nil {
+				return false
+			}
+			c.consume(len(pass))
+		}
+		if b.inTrailers() {
+			trailers, n, ok := b.trailers(c.unread(), nil)
+			if !ok {
+				c.interrupt(cutUpload)
+				return false
+			}
+			if n > 0 {
+				_, err := u.nc.Write(trailers)
+				c.consume(n)
+				return err == nil
+			}
+		}
+		if b.ended() {
+			return true
+		}
+		if err := c.fill(); err != nil {
+			if !isTimeout(err) {
+				c.interrupt(cutClient) // FIN or RST inside the request
+			}
+			return false
+		}
+	}
+}
+
+// uploadGrace is how long an answer that is complete waits for the rest of its
+// request before the connections are given up.
+const uploadGrace = time.Second
+
+// stopUpload ends the upload, after grace at most, and says how it ended.
+func (x *exchange) stopUpload(u *upstream, grace time.Duration) {
+	if x.up.state != uploadRunning {
+		return
+	}
+	if grace > 0 {
+		t := time.NewTimer(grace)
+		defer t.Stop()
+		select {
+		case x.up.state = <-x.up.done:
+		case <-t.C:
+		}
+	}
+	if x.up.state == uploadRunning {
+		_ = x.c.nc.SetReadDeadline(past)
+		_ = u.nc.SetWriteDeadline(past)
+		x.up.state = <-x.up.done
+		x.c.mu.Lock()
+		if x.c.why != cutClient && x.c.why != cutShutdown {
+			_ = x.c.nc.SetReadDeadline(time.Time{})
+		}
+		x.c.mu.Unlock()
+	}
+	x.obs.BytesIn = x.up.bytes
+}

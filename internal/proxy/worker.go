@@ -1,0 +1,287 @@
+package proxy
+
+import (
+	"context"
+	"errors"
+	"math"
+	"net"
+	"net/netip"
+	"net/url"
+	"strings"
+	"sync"
+	"time"
+
+	"pinboard"
+	"pinboard/internal/directory"
+)
+
+// An upstream is one connection to a worker, owned by one exchange or by its
+// worker's idle list, never by both.
+type upstream struct {
+	socket
+	worker *worker
+	reused bool
+	idle   time.Time // when it was given back
+	tcp    net.Conn  // nc, or what its TLS runs on
+	armed  bool      // TCP_USER_TIMEOUT is set (F1)
+	start  uint64    // bytes written before the current request
+	sent   uint64    // bytes written in its whole life, what the upload wrote not counted
+}
+
+// acknowledged reports whether the worker's kernel has the first n bytes. TLS
+// adds bytes of its own, so there only all of them count.
+func (u *upstream) acknowledged(n uint64) bool {
+	if u.raw == nil {
+		n = math.MaxUint64
+	}
+	return acknowledged(u.tcp, n)
+}
+
+func (u *upstream) close() {
+	u.release()
+	_ = u.nc.Close()
+}
+
+// A worker is what this node holds for one session: idle connections, newest
+// last, and the count of finite exchanges with those that wait for a place.
+// Connections are not shared between sessions, because a session may be
+// another process behind the same address.
+type worker struct {
+	session string
+	secure  bool
+	host    string // name or address to dial, without brackets
+	port    string
+	base    string // path of the advertise URL as it was registered, without trailing "/"
+	site    string // Host for a client that sent none
+
+	mu       sync.Mutex
+	idle     []*upstream
+	active   int
+	waiting  []chan struct{} // closed when its place is there
+	gone     bool            // connections are closed instead of kept
+	used     time.Time
+	stale    int       // connections in a row that the worker closed right after an answer
+	cautious time.Time // until then no connection is kept
+}
+
+var errBadURL = errors.New("advertise URL cannot be dialled")
+
+func newWorker(w *directory.Worker) (*worker, error) {
+	u, err := url.Parse(w.URL)
+	if err != nil || u.Host == "" {
+		return nil, errBadURL
+	}
+	k := &worker{session: w.Session, host: u.Hostname(), port: u.Port(), site: u.Host}
+	switch strings.ToLower(u.Scheme) {
+	case "http":
+		k.port = orString(k.port, "80")
+	case "https":
+		k.secure, k.port = true, orString(k.port, "443")
+	default:
+		return nil, errBadURL
+	}
+	rest := w.URL[strings.Index(w.URL, "://")+3:]
+	if i := strings.IndexByte(rest, '/'); i >= 0 {
+		k.base = strings.TrimSuffix(rest[i:], "/")
+	}
+	return k, nil
+}
+
+func orString(s, v string) string {
+	if s == "" {
+		return v
+	}
+	return s
+}
+
+// enter takes a place among the worker's finite exchanges and, if there is
+// one younger than limit, an idle connection. Beyond the cap it waits.
+func (k *worker) enter(ctx context.Context, p *Proxy, now time.Time) (*upstream, *pinboard.Refusal) {
+	k.mu.Lock()
+	if k.active < p.cfg.WorkerMaxConns {
+		k.active++
+		k.used = now
+		u := k.pop(now.Add(-p.cfg.PoolIdle))
+		k.mu.Unlock()
+		return u, nil
+	}
+	place := make(chan struct{})
+	k.waiting = append(k.waiting, place)
+	k.mu.Unlock()
+	t := time.NewTimer(p.cfg.WorkerQueue)
+	defer t.Stop()
+	select {
+	case <-place:
+		return k.take(p.cfg.Now().Add(-p.cfg.PoolIdle)), nil
+	case <-t.C:
+	case <-ctx.Done():
+	}
+	if !k.abandon(place) {
+		k.leave() // the place came just now
+	}
+	return nil, pinboard.WorkerBusy
+}
+
+// abandon reports whether place was still waiting.
+func (k *worker) abandon(place chan struct{}) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for i, c := range k.waiting {
+		if c == place {
+			k.waiting = append(k.waiting[:i], k.waiting[i+1:]...)
+			return true
+		}
+	}
+	return false
+}
+
+// leave gives the place to the next in line.
+func (k *worker) leave() {
+	k.mu.Lock()
+	k.leaveLocked()
+	k.mu.Unlock()
+}
+
+func (k *worker) leaveLocked() {
+	if len(k.waiting) > 0 {
+		close(k.waiting[0])
+		k.waiting = k.waiting[1:]
+		return
+	}
+	k.active--
+}
+
+// take pops another idle connection for an exchange that has its place.
+func (k *worker) take(since time.Time) *upstream {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.pop(since)
+}
+
+func (k *worker) pop(since time.Time) *upstream {
+	n := len(k.idle)
+	if n == 0 {
+		return nil
+	}
+	u := k.idle[n-1]
+	if u.idle.Before(since) {
+		return nil // and so are all below it; the sweep closes them
+	}
+	k.idle[n-1] = nil
+	k.idle = k.idle[:n-1]
+	u.reused = true
+	return u
+}
+
+// give keeps u for the next exchange; place says that the caller leaves, too.
+func (k *worker) give(u *upstream, now time.Time, place bool) {
+	u.idle = now
+	k.mu.Lock()
+	keep := !k.gone && !now.Before(k.cautious)
+	if keep {
+		k.idle = append(k.idle, u)
+	}
+	if place {
+		k.leaveLocked()
+	}
+	k.mu.Unlock()
+	if !keep {
+		u.close()
+	}
+}
+
+// A worker that closes each connection right after its answer without saying
+// so wins the race against the next request now and then (FC-16). After
+// suspicious closes in a row its connections are not kept for a while.
+const (
+	suspiciousAge   = 100 * time.Millisecond
+	suspiciousCount = 3
+	caution         = 10 * time.Second
+)
+
+// foundStale notes that the worker had closed u while it was idle.
+func (k *worker) foundStale(u *upstream, now time.Time) {
+	k.mu.Lock()
+	if now.Sub(u.idle) < suspiciousAge {
+		if k.stale++; k.stale >= suspiciousCount {
+			k.stale, k.cautious = 0, now.Add(caution)
+		}
+	}
+	k.mu.Unlock()
+	u.close()
+}
+
+// foundAlive notes that a kept connection served again.
+func (k *worker) foundAlive() {
+	k.mu.Lock()
+	k.stale = 0
+	k.mu.Unlock()
+}
+
+// expire closes connections idle since before. It reports whether nothing is
+// left that a new exchange would miss.
+func (k *worker) expire(since time.Time) (empty bool) {
+	k.mu.Lock()
+	n := 0
+	for n < len(k.idle) && k.idle[n].idle.Before(since) {
+		n++
+	}
+	old := append([]*upstream(nil), k.idle[:n]...)
+	k.idle = append(k.idle[:0], k.idle[n:]...)
+	clear(k.idle[len(k.idle) : len(k.idle)+n])
+	empty = len(k.idle) == 0 && k.active == 0 && len(k.waiting) == 0 && k.used.Before(since)
+	k.mu.Unlock()
+	for _, u := range old {
+		u.close()
+	}
+	return empty
+}
+
+// closeIdle closes all idle connections; with forget also those that come
+// back later.
+func (k *worker) closeIdle(forget bool) {
+	k.mu.Lock()
+	old := k.idle
+	k.idle = nil
+	k.gone = k.gone || forget
+	k.mu.Unlock()
+	for _, u := range old {
+		u.close()
+	}
+}
+
+// addresses lists what to dial, families interleaved, the first family first.
+func (p *Proxy) addresses(ctx context.Context, k *worker) ([]string, error) {
+	if a, err := netip.ParseAddr(k.host); err == nil {
+		return []string{net.JoinHostPort(a.String(), k.port)}, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, p.cfg.ConnectTimeout)
+	defer cancel()
+	found, err := p.cfg.Lookup(ctx, k.host)
+	if err != nil {
+		return nil, err
+	}
+	var first, second []string
+	for _, a := range found {
+		a = a.Unmap()
+		s := net.JoinHostPort(a.String(), k.port)
+		if a.Is4() == found[0].Unmap().Is4() {
+			first = append(first, s)
+		} else {
+			second = append(second, s)
+		}
+	}
+	var all []string
+	for i := 0; i < max(len(first), len(second)); i++ {
+		if i < len(first) {
+			all = append(all, first[i])
+		}
+		if i < len(second) {
+			all = append(all, second[i])
+		}
+	}
+	if len(all) == 0 {
+		return nil, errBadURL
+	}
+	return all[:min(len(all), maxAddresses)], nil
+}
