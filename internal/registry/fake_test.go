@@ -3,6 +3,7 @@ package registry
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -13,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"pinboard"
 	"pinboard/internal/directory"
 	"pinboard/internal/outbound"
 	"pinboard/internal/passport"
@@ -241,4 +243,11 @@ func (n *node) send(r *http.Request) answer {
 func (n *node) post(path, token, body string) answer {
 	n.t.Helper()
 	return n.call("POST", path, token, body)
+}
+
+// away is a directory whose store is gone.
+type away struct{ *fake }
+
+func (away) Session(context.Context, string) (*directory.Worker, error) {
+	return nil, errors.Join(pinboard.StoreUnavailable, errors.New("i/o timeout"))
 }
