@@ -291,7 +291,7 @@ func (c *conn) finLocked() {
 				c.cutLocked(cutClient)
 			}
 		})
-	case c.phase == awaiting && c.sent, c.phase == answering && c.sent:
+	case (c.phase == awaiting || c.phase == answering) && c.sent && c.up != nil:
 		_ = c.up.nc.SetReadDeadline(time.Now().Add(c.p.cfg.HalfCloseGrace))
 	}
 }

@@ -25,7 +25,6 @@ func (x *exchange) tunnel(u *upstream) (keep, graceful bool) {
 		c.interrupt(cutClient)
 	}
 	x.releaseHeads()
-	seen := Complete
 	back := make(chan End, 1)
 	go func() {
 		end := WorkerGone
@@ -39,16 +38,14 @@ func (x *exchange) tunnel(u *upstream) (keep, graceful bool) {
 		end = pipe(&c.socket, &u.socket, &x.obs.BytesIn, ClientGone, WorkerGone)
 		c.tunnelEnds(end)
 	}()
-	if end := pipe(&u.socket, &c.socket, &x.obs.BytesOut, WorkerGone, ClientGone); end != Complete {
-		seen = end
-		c.tunnelEnds(end)
-	} else {
-		c.tunnelEnds(end)
-	}
+	seen := pipe(&u.socket, &c.socket, &x.obs.BytesOut, WorkerGone, ClientGone)
+	c.tunnelEnds(seen)
 	if end := <-back; seen == Complete {
 		seen = end
 	}
-	x.obs.End = x.endOf(seen)
+	if x.obs.End = seen; seen != Complete {
+		x.obs.End = x.endOf(seen)
+	}
 	c.detach()
 	u.close()
 	return false, false
