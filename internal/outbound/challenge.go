@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"pinboard/api"
-	"pinboard/internal/directory"
 )
 
 // probeTime bounds a probe: the worker's own call, inside which it happens,
@@ -19,6 +18,15 @@ const probeTime = 2 * time.Second
 
 const probeBody = 4 << 10
 
+// An Outcome says what a probe showed.
+type Outcome int
+
+const (
+	Unproved Outcome = iota // nothing: timeout, connect, 404, 5xx, anything unexpected
+	Proved                  // the URL ends in the process that posted the pair
+	Refuted                 // 403 or a wrong value: somebody else answers
+)
+
 // A Probe asks the process behind a URL for the value that belongs to a
 // challenge. Only the process that posted the pair knows both.
 type Probe struct {
@@ -26,36 +34,34 @@ type Probe struct {
 }
 
 // Prove runs a probe. The reason is fit for the worker and for operators, ""
-// when it proved the URL. What proves nothing (no answer, 404, 5xx, anything
-// unexpected) is ProofMissing; 403 and a wrong value show that somebody else
-// answers: ProofRefused.
-func (c *Client) Prove(ctx context.Context, p Probe) (directory.Proof, string) {
+// when it proved the URL.
+func (c *Client) Prove(ctx context.Context, p Probe) (Outcome, string) {
 	ctx, cancel := context.WithTimeout(ctx, probeTime)
 	defer cancel()
 	target := p.URL + api.PathChallenge + "?challenge=" + url.QueryEscape(p.Challenge)
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, target, nil)
 	if err != nil {
-		return directory.ProofMissing, "challenge " + reasonNoAnswer
+		return Unproved, "challenge " + reasonNoAnswer
 	}
 	status, body, reason := c.do(r, p.Secret, probeBody)
 	switch {
 	case reason == reasonTooLarge:
-		return directory.ProofRefused, "challenge " + reasonWrong
+		return Refuted, "challenge " + reasonWrong
 	case reason != "":
-		return directory.ProofMissing, "challenge " + reason
+		return Unproved, "challenge " + reason
 	case status == http.StatusForbidden:
-		return directory.ProofRefused, "challenge " + reasonRefused
+		return Refuted, "challenge " + reasonRefused
 	case status >= 300 && status < 400:
-		return directory.ProofMissing, "challenge " + reasonRedirect
+		return Unproved, "challenge " + reasonRedirect
 	case status != http.StatusOK:
-		return directory.ProofMissing, "challenge answered " + strconv.Itoa(status)
+		return Unproved, "challenge answered " + strconv.Itoa(status)
 	}
 	var answer struct {
 		Value *string `json:"value"`
 	}
 	if json.Unmarshal(body, &answer) != nil || answer.Value == nil ||
 		subtle.ConstantTimeCompare([]byte(*answer.Value), []byte(p.Value)) != 1 {
-		return directory.ProofRefused, "challenge " + reasonWrong
+		return Refuted, "challenge " + reasonWrong
 	}
-	return directory.ProofOK, ""
+	return Proved, ""
 }

@@ -18,7 +18,6 @@ import (
 	"go.uber.org/goleak"
 
 	"pinboard/api"
-	"pinboard/internal/directory"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -55,26 +54,26 @@ func worker(header string) http.HandlerFunc {
 func TestProve(t *testing.T) {
 	for name, c := range map[string]struct {
 		worker http.HandlerFunc
-		want   directory.Proof
+		want   Outcome
 		reason string
 	}{
-		"today's client":   {worker(api.HeaderSecret), directory.ProofOK, ""},
-		"0.2.0-0.3.1":      {worker(api.HeaderLegacySecret), directory.ProofOK, ""},
-		"pair replaced":    {text(404, `{"detail":"unknown challenge"}`), directory.ProofMissing, "challenge answered 404"},
-		"broken":           {text(500, ``), directory.ProofMissing, "challenge answered 500"},
-		"gateway":          {text(503, ``), directory.ProofMissing, "challenge answered 503"},
-		"odd success":      {text(204, ``), directory.ProofMissing, "challenge answered 204"},
-		"other process":    {text(403, ``), directory.ProofRefused, "challenge refused"},
-		"wrong value":      {text(200, `{"value":"x"}`), directory.ProofRefused, "challenge answered wrongly"},
-		"empty value":      {text(200, `{"value":""}`), directory.ProofRefused, "challenge answered wrongly"},
-		"value no string":  {text(200, `{"value":1}`), directory.ProofRefused, "challenge answered wrongly"},
-		"a web page":       {text(200, `<html>`), directory.ProofRefused, "challenge answered wrongly"},
-		"echo of the pair": {text(200, `{"challenge":"c&=%"}`), directory.ProofRefused, "challenge answered wrongly"},
-		"a huge page":      {text(200, strings.Repeat(" ", 1<<20)+`{"value":"v"}`), directory.ProofRefused, "challenge answered wrongly"},
+		"today's client":   {worker(api.HeaderSecret), Proved, ""},
+		"0.2.0-0.3.1":      {worker(api.HeaderLegacySecret), Proved, ""},
+		"pair replaced":    {text(404, `{"detail":"unknown challenge"}`), Unproved, "challenge answered 404"},
+		"broken":           {text(500, ``), Unproved, "challenge answered 500"},
+		"gateway":          {text(503, ``), Unproved, "challenge answered 503"},
+		"odd success":      {text(204, ``), Unproved, "challenge answered 204"},
+		"other process":    {text(403, ``), Refuted, "challenge refused"},
+		"wrong value":      {text(200, `{"value":"x"}`), Refuted, "challenge answered wrongly"},
+		"empty value":      {text(200, `{"value":""}`), Refuted, "challenge answered wrongly"},
+		"value no string":  {text(200, `{"value":1}`), Refuted, "challenge answered wrongly"},
+		"a web page":       {text(200, `<html>`), Refuted, "challenge answered wrongly"},
+		"echo of the pair": {text(200, `{"challenge":"c&=%"}`), Refuted, "challenge answered wrongly"},
+		"a huge page":      {text(200, strings.Repeat(" ", 1<<20)+`{"value":"v"}`), Refuted, "challenge answered wrongly"},
 		"cut short": {func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Length", "13")
 			io.WriteString(w, `{"va`)
-		}, directory.ProofMissing, "challenge not answered"},
+		}, Unproved, "challenge not answered"},
 	} {
 		got, reason := New(Config{}).Prove(t.Context(), Probe{serve(t, c.worker), "k", "c&=%", "v"})
 		if got != c.want || reason != c.reason {
@@ -90,7 +89,7 @@ func TestNoRedirects(t *testing.T) {
 	for _, status := range []int{301, 302, 303, 307, 308} {
 		url := serve(t, func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, elsewhere+r.URL.String(), status) })
 		c := New(Config{})
-		if got, reason := c.Prove(t.Context(), Probe{url, "k", "c", "v"}); got != directory.ProofMissing || reason != "challenge answered with a redirect" {
+		if got, reason := c.Prove(t.Context(), Probe{url, "k", "c", "v"}); got != Unproved || reason != "challenge answered with a redirect" {
 			t.Errorf("%d: %v %q", status, got, reason)
 		}
 		if got := c.Push(t.Context(), Push{URL: url, Secret: "k", Path: api.PathDrain}); got.Delivered || got.Attempts != 1 {
@@ -111,7 +110,7 @@ func TestDialGuard(t *testing.T) {
 	url := serve(t, func(http.ResponseWriter, *http.Request) { hits.Add(1) })
 	url = strings.Replace(url, "127.0.0.1", "localhost", 1)
 	c := New(Config{Policy: Policy{Deny: prefixes("127.0.0.0/8", "::1/128")}})
-	if got, reason := c.Prove(t.Context(), Probe{url, "k", "c", "v"}); got != directory.ProofMissing || reason != "challenge address refused" {
+	if got, reason := c.Prove(t.Context(), Probe{url, "k", "c", "v"}); got != Unproved || reason != "challenge address refused" {
 		t.Errorf("%v %q", got, reason)
 	}
 	if got := c.Push(t.Context(), Push{URL: url, Path: api.PathDrain}); got.Delivered || got.Attempts != 1 || got.Reason != "address refused" {
@@ -125,18 +124,18 @@ func TestDialGuard(t *testing.T) {
 // The environment's proxy is not asked, and an untrusted certificate is no proof.
 func TestNoProxyAndCertificates(t *testing.T) {
 	t.Setenv("HTTP_PROXY", "http://127.0.0.1:1")
-	if got, reason := New(Config{}).Prove(t.Context(), Probe{serve(t, worker(api.HeaderSecret)), "k", "c&=%", "v"}); got != directory.ProofOK {
+	if got, reason := New(Config{}).Prove(t.Context(), Probe{serve(t, worker(api.HeaderSecret)), "k", "c&=%", "v"}); got != Proved {
 		t.Error(reason)
 	}
 	s := httptest.NewUnstartedServer(worker(api.HeaderSecret))
 	s.Config.ErrorLog = log.New(io.Discard, "", 0)
 	s.StartTLS()
 	defer s.Close()
-	if got, reason := New(Config{}).Prove(t.Context(), Probe{s.URL, "k", "c&=%", "v"}); got != directory.ProofMissing || reason != "challenge certificate not trusted" {
+	if got, reason := New(Config{}).Prove(t.Context(), Probe{s.URL, "k", "c&=%", "v"}); got != Unproved || reason != "challenge certificate not trusted" {
 		t.Errorf("%v %q", got, reason)
 	}
 	trusted := New(Config{TLS: s.Client().Transport.(*http.Transport).TLSClientConfig.Clone()})
-	if got, reason := trusted.Prove(t.Context(), Probe{s.URL, "k", "c&=%", "v"}); got != directory.ProofOK {
+	if got, reason := trusted.Prove(t.Context(), Probe{s.URL, "k", "c&=%", "v"}); got != Proved {
 		t.Error(reason)
 	}
 }
@@ -156,7 +155,7 @@ func TestNobodyThere(t *testing.T) {
 	} {
 		ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 		defer cancel()
-		if got, reason := New(Config{}).Prove(ctx, Probe{url, "k", "c", "v"}); got != directory.ProofMissing || reason != want {
+		if got, reason := New(Config{}).Prove(ctx, Probe{url, "k", "c", "v"}); got != Unproved || reason != want {
 			t.Errorf("%s: %v %q", url, got, reason)
 		}
 	}
@@ -179,7 +178,7 @@ func TestProbeTakesTwoSecondsAtMost(t *testing.T) {
 	})
 	began := time.Now()
 	got, reason := New(Config{}).Prove(context.Background(), Probe{drip, "k", "c", "v"})
-	if took := time.Since(began); got != directory.ProofMissing || took > 4*time.Second {
+	if took := time.Since(began); got != Unproved || took > 4*time.Second {
 		t.Errorf("%v %q after %v", got, reason, took)
 	}
 }

@@ -39,7 +39,7 @@ type fake struct {
 	order      directory.WindDown
 	drained    *time.Duration
 
-	proof  directory.Proof
+	proof  outbound.Outcome
 	reason string
 	probes []outbound.Probe
 	pushes []outbound.Push
@@ -154,7 +154,7 @@ func (f *fake) Health(context.Context) (directory.Health, error) {
 	return directory.Health{Buckets: 3}, f.err
 }
 
-func (f *fake) Prove(_ context.Context, p outbound.Probe) (directory.Proof, string) {
+func (f *fake) Prove(_ context.Context, p outbound.Probe) (outbound.Outcome, string) {
 	f.note("Prove %s", p.URL)
 	f.probes = append(f.probes, p)
 	return f.proof, f.reason
@@ -198,7 +198,7 @@ func start(t *testing.T, change func(*Config)) *node {
 		t.Fatal(err)
 	}
 	logs := new(strings.Builder)
-	f := &fake{sessions: map[string]*directory.Worker{}, proof: directory.ProofOK, grant: directory.Grant{Session: "s1", ExpiresIn: 15 * time.Second}}
+	f := &fake{sessions: map[string]*directory.Worker{}, proof: outbound.Proved, grant: directory.Grant{Session: "s1", ExpiresIn: 15 * time.Second}}
 	c := Config{Directory: f, Workers: f, Tokens: source, Log: slog.New(slog.NewTextHandler(logs, nil)), Rand: func() float64 { return 0 }}
 	if change != nil {
 		change(&c)

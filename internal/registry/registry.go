@@ -42,7 +42,7 @@ type Directory interface {
 
 // Workers reaches workers; outbound.Client does.
 type Workers interface {
-	Prove(ctx context.Context, p outbound.Probe) (directory.Proof, string)
+	Prove(ctx context.Context, p outbound.Probe) (outbound.Outcome, string)
 	Stats(ctx context.Context, targets []outbound.StatsTarget) []outbound.Stats
 	Push(ctx context.Context, p outbound.Push) outbound.PushResult
 }
@@ -67,10 +67,10 @@ type Config struct {
 	// section 9.3 rule 8). Off, only workers without a challenge are.
 	LegacyPaths bool
 
-	Node   func() any              // this node's counts in overview and health; none if nil
-	Proved func(p directory.Proof) // told of each probe's outcome, for metrics
-	Log    *slog.Logger            // slog.Default() if nil
-	Rand   func() float64          // jitter of Retry-After, from 0 to 1; math/rand if nil
+	Node   func() any               // this node's counts in overview and health; none if nil
+	Proved func(o outbound.Outcome) // told of each probe's outcome, for metrics
+	Log    *slog.Logger             // slog.Default() if nil
+	Rand   func() float64           // jitter of Retry-After, from 0 to 1; math/rand if nil
 }
 
 // A Server is the control plane of one node. Safe for concurrent use.
@@ -92,7 +92,7 @@ func New(c Config) *Server {
 		c.Rand = rand.Float64
 	}
 	if c.Proved == nil {
-		c.Proved = func(directory.Proof) {}
+		c.Proved = func(outbound.Outcome) {}
 	}
 	s := &Server{Config: c, large: make(chan struct{}, largeBodies)}
 	s.closed, s.close = context.WithCancel(context.Background())

@@ -70,20 +70,25 @@ func (s *Server) proveNew(ctx context.Context, target outbound.Target, q *api.Re
 		}
 		return false, nil
 	}
-	proof, reason := s.prove(ctx, outbound.Probe{URL: target.URL, Secret: q.Secret, Challenge: q.Challenge, Value: q.ChallengeValue}, "registration of "+q.ClientID)
-	if proof != directory.ProofOK {
+	outcome, reason := s.prove(ctx, outbound.Probe{URL: target.URL, Secret: q.Secret, Challenge: q.Challenge, Value: q.ChallengeValue}, "registration of "+q.ClientID)
+	if outcome != outbound.Proved {
 		return false, directory.Wait{Reason: reason}
 	}
 	return true, nil
 }
 
-func (s *Server) prove(ctx context.Context, probe outbound.Probe, of string) (directory.Proof, string) {
-	proof, reason := s.Workers.Prove(ctx, probe)
-	s.Proved(proof)
-	if proof != directory.ProofOK {
+func (s *Server) prove(ctx context.Context, probe outbound.Probe, of string) (outbound.Outcome, string) {
+	outcome, reason := s.Workers.Prove(ctx, probe)
+	s.Proved(outcome)
+	if outcome != outbound.Proved {
 		s.Log.Warn("advertise URL not proved", "of", of, "reason", reason)
 	}
-	return proof, reason
+	return outcome, reason
+}
+
+// proofs are the outcomes in the directory's words.
+var proofs = map[outbound.Outcome]directory.Proof{
+	outbound.Proved: directory.ProofOK, outbound.Unproved: directory.ProofMissing, outbound.Refuted: directory.ProofRefused,
 }
 
 // heartbeat renews a session. A pair in the beat is proved first, for a
@@ -97,7 +102,8 @@ func (s *Server) heartbeat(ctx context.Context, p *passport.Principal, q *api.He
 	known := w != nil && err == nil && w.Owner == p.Owner
 	b := directory.Beat{Session: q.SessionID, Owner: p.Owner, Headroom: q.Headroom, Draining: q.Draining, Acks: q.Acks, HasAcks: q.HasAcks}
 	if known && q.Challenge != "" {
-		b.Proof, _ = s.prove(ctx, outbound.Probe{URL: w.URL, Secret: w.Secret, Challenge: q.Challenge, Value: q.ChallengeValue}, "session "+q.SessionID)
+		outcome, _ := s.prove(ctx, outbound.Probe{URL: w.URL, Secret: w.Secret, Challenge: q.Challenge, Value: q.ChallengeValue}, "session "+q.SessionID)
+		b.Proof = proofs[outcome]
 	}
 	g, err := s.Directory.Beat(ctx, b)
 	if err != nil {

@@ -74,13 +74,13 @@ func TestRegisterRefused(t *testing.T) {
 	for name, c := range map[string]struct {
 		token, body string
 		change      func(*Config)
-		proof       directory.Proof
+		proof       outbound.Outcome
 		reason      string
 		want        int
 		text        string
 	}{
-		"no answer":          {proof: directory.ProofMissing, reason: "challenge not answered in time", want: 503, text: "challenge not answered in time"},
-		"somebody else":      {proof: directory.ProofRefused, reason: "challenge refused", want: 503, text: "challenge refused"},
+		"no answer":          {proof: outbound.Unproved, reason: "challenge not answered in time", want: 503, text: "challenge not answered in time"},
+		"somebody else":      {proof: outbound.Refuted, reason: "challenge refused", want: 503, text: "challenge refused"},
 		"no challenge":       {body: strings.Replace(register, ","+pair, "", 1), change: func(c *Config) { c.RequireProof = true }, want: 400, text: "challenge required"},
 		"half a pair":        {body: with("challengeValue", ""), want: 400, text: "challengeValue: required beside challenge"},
 		"namespace":          {body: with("namespaces", `["/t","/b"]`), want: 403, text: "token may not use the namespace /b"},
@@ -93,7 +93,7 @@ func TestRegisterRefused(t *testing.T) {
 		"headroom":           {body: with("headroom", `1e308`), want: 400, text: "headroom: want a number from 0 to 1e+15"},
 	} {
 		n := start(t, c.change)
-		if c.proof != 0 {
+		if c.reason != "" {
 			n.proof, n.reason = c.proof, c.reason
 		}
 		if c.token == "" {
@@ -188,16 +188,16 @@ func TestHeartbeat(t *testing.T) {
 
 // The proof's outcome goes to the directory, which decides; the log says why.
 func TestHeartbeatProofs(t *testing.T) {
-	for _, proof := range []directory.Proof{directory.ProofOK, directory.ProofMissing, directory.ProofRefused} {
-		var seen []directory.Proof
-		n := start(t, func(c *Config) { c.Proved = func(p directory.Proof) { seen = append(seen, p) } })
+	for proof, want := range map[outbound.Outcome]directory.Proof{outbound.Proved: directory.ProofOK, outbound.Unproved: directory.ProofMissing, outbound.Refuted: directory.ProofRefused} {
+		var seen []outbound.Outcome
+		n := start(t, func(c *Config) { c.Proved = func(o outbound.Outcome) { seen = append(seen, o) } })
 		n.session(directory.Worker{Session: "s1", Owner: "p/a", URL: "http://w", Secret: "k-secret"})
 		n.proof, n.reason = proof, "challenge refused"
 		a := n.post("/registry/heartbeat", "worker-a", beat)
-		if a.status != 200 || n.beat.Proof != proof || len(seen) != 1 || seen[0] != proof {
+		if a.status != 200 || n.beat.Proof != want || len(seen) != 1 || seen[0] != proof {
 			t.Errorf("%v: %d %+v %v", proof, a.status, n.beat, seen)
 		}
-		if (proof != directory.ProofOK) != strings.Contains(n.logs.String(), "challenge refused") || strings.Contains(n.logs.String(), "k-secret") {
+		if (proof != outbound.Proved) != strings.Contains(n.logs.String(), "challenge refused") || strings.Contains(n.logs.String(), "k-secret") {
 			t.Errorf("%v: log %q", proof, n.logs)
 		}
 	}
