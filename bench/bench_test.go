@@ -92,10 +92,6 @@ func TestCountsOfTracers(t *testing.T) {
 	if _, err := parseStrace(""); err == nil {
 		t.Error("strace counted nothing, yet no error")
 	}
-	got := strings.Join(perfPIDs([]string{"perf", "-p", "1", "-o", "x", "-p", "2"}), " ")
-	if got != "perf -o x -p 1,2" {
-		t.Errorf("perf command %q", got)
-	}
 }
 
 func TestMetric(t *testing.T) {
@@ -128,8 +124,8 @@ func TestResultsAreReplacedInPlace(t *testing.T) {
 
 func TestOptions(t *testing.T) {
 	for args, ok := range map[string]bool{
-		"": true, "-quick": true, "-peers": true, "-write": true, "-write -rounds 8": true,
-		"-write -quick": false, "-write -peers": false, "-write -rounds 3": false, "x": false, "-nope": false,
+		"": true, "-quick": true, "-only nginx": true, "-hold": true, "-write": true, "-write -rounds 8": true,
+		"-write -quick": false, "-write -only nginx": false, "-write -rounds 3": false, "x": false, "-nope": false,
 	} {
 		if _, err := parseOptions(strings.Fields(args)); (err == nil) != ok {
 			t.Errorf("%q: %v", args, err)
@@ -155,19 +151,18 @@ func TestPeerConfigurationsAreComplete(t *testing.T) {
 	}
 }
 
-func TestPlanLeavesPinboardOutWithoutABinary(t *testing.T) {
-	ports := make([]int, 24)
-	names := func(f *Fleet) string {
+func TestPlanHoldsWhoWasAskedFor(t *testing.T) {
+	names := func(only ...string) string {
 		var b strings.Builder
-		for _, target := range f.plan(ports) {
+		for _, target := range (&Fleet{only: only}).plan(make([]int, 24)) {
 			b.WriteString(target.Name + ",")
 		}
 		return b.String()
 	}
-	if got := names(&Fleet{}); strings.Contains(got, "pinboard") {
+	if got := names("pinboard", "nginx"); got != "direct,nginx,pinboard," {
 		t.Error(got)
 	}
-	if got := names(&Fleet{pinboard: "x"}); !strings.Contains(got, ",pinboard,pinboard memory:,") {
+	if got := names(); !strings.Contains(got, ",pinboard,pinboard memory:,") || !strings.Contains(got, ",nginx + Lua,") {
 		t.Error(got)
 	}
 }

@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -22,10 +24,11 @@ const (
 // A Fleet is everything that runs during a benchmark: Redis, the upstream and
 // all targets at once, idle but the one under test.
 type Fleet struct {
-	scratch   string // logs, configurations, pid files
-	peers     string // folder of the peers' configurations
-	pinboard  string // path of the binary under test; "" leaves it out
-	tries     int    // measurements of one sample while others use the machine
+	scratch   string   // logs, configurations, pid files
+	peers     string   // folder of the peers' configurations
+	pinboard  string   // path of the binary under test
+	only      []string // targets that take part; none: all
+	tries     int      // measurements of one sample while others use the machine
 	redisPort int
 	script    string // SHA of the peers' look-up, loaded into Redis
 	redis     *Process
@@ -119,6 +122,19 @@ func (f *Fleet) Stop() {
 		if p != nil {
 			p.Stop()
 		}
+	}
+}
+
+// takesPart reports whether a target was asked for.
+func (f *Fleet) takesPart(name string) bool {
+	return f.only == nil || slices.Contains(f.only, name)
+}
+
+// list says where everything is.
+func (f *Fleet) list(out io.Writer) {
+	fmt.Fprintf(out, "redis %s pid %d\n", address(f.redisPort), f.redis.PID())
+	for _, t := range f.targets {
+		fmt.Fprintf(out, "%s %s pid %d\n", t.Name, t.Address, t.process.PID())
 	}
 }
 

@@ -64,52 +64,63 @@ func metric(in io.Reader, name string) (float64, error) {
 	return 0, fmt.Errorf("no metric %s", name)
 }
 
-// systemCalls is how many system calls the target makes per request of the
+// systemCalls is how many system calls each target makes per request of the
 // loop: counted by perf, which hardly slows it, else by strace.
-func (f *Fleet) systemCalls(ctx context.Context, t *Target, run loop) (figures.Spread, error) {
-	out := filepath.Join(f.scratch, "syscalls")
-	command := []string{"perf", "stat", "-x,", "-e", "raw_syscalls:sys_enter", "-o", out}
-	parse := parsePerf
+func (f *Fleet) systemCalls(ctx context.Context, run loop, targets ...*Target) (map[string]figures.Spread, error) {
+	out := map[string]figures.Spread{}
+	tracer := perfTracer
 	if exec.Command("perf", "stat", "-e", "raw_syscalls:sys_enter", "true").Run() != nil {
-		command, parse = []string{"strace", "-c", "-f", "-o", out}, parseStrace
+		tracer = straceTracer
 	}
+	for _, t := range targets {
+		calls, err := tracer.count(ctx, filepath.Join(f.scratch, "syscalls"), t, run)
+		if err != nil {
+			return nil, fmt.Errorf("system calls of %s: %w", t.Name, err)
+		}
+		out[t.Name] = figures.One(calls)
+	}
+	return out, nil
+}
+
+// A tracer counts the system calls of processes until it is interrupted, and
+// leaves its count in a file.
+type tracer struct {
+	command func(file string, pids []string) []string
+	parse   func(report string) (float64, error)
+}
+
+var (
+	perfTracer = tracer{func(file string, pids []string) []string {
+		return []string{"perf", "stat", "-x,", "-e", "raw_syscalls:sys_enter", "-o", file, "-p", strings.Join(pids, ",")}
+	}, parsePerf}
+	straceTracer = tracer{func(file string, pids []string) []string {
+		return []string{"strace", "-c", "-f", "-o", file, "-p", strings.Join(pids, ",")}
+	}, parseStrace}
+)
+
+func (c tracer) count(ctx context.Context, file string, t *Target, run loop) (perRequest float64, err error) {
+	var pids []string
 	for _, pid := range tree(t.process.PID()) {
-		command = append(command, "-p", strconv.Itoa(pid))
+		pids = append(pids, strconv.Itoa(pid))
 	}
-	if command[0] == "perf" {
-		command = perfPIDs(command)
-	}
-	tracer := exec.CommandContext(ctx, command[0], command[1:]...)
-	if err := tracer.Start(); err != nil {
-		return figures.Spread{}, err
+	command := c.command(file, pids)
+	cmd := exec.CommandContext(ctx, command[0], command[1:]...)
+	if err := cmd.Start(); err != nil {
+		return 0, err
 	}
 	time.Sleep(500 * time.Millisecond) // it attaches
 	n, _, err := run(ctx, t)
-	tracer.Process.Signal(syscall.SIGINT)
-	tracer.Wait() // it reports the signal as its failure
+	cmd.Process.Signal(syscall.SIGINT)
+	cmd.Wait() // it reports the signal as its failure
 	if err != nil {
-		return figures.Spread{}, err
+		return 0, err
 	}
-	raw, err := os.ReadFile(out)
+	report, err := os.ReadFile(file)
 	if err != nil {
-		return figures.Spread{}, err
+		return 0, err
 	}
-	calls, err := parse(string(raw))
-	return figures.One(calls / float64(n)), err
-}
-
-// perfPIDs joins the -p options: perf takes one list.
-func perfPIDs(command []string) []string {
-	var rest, pids []string
-	for i := 0; i < len(command); i++ {
-		if command[i] == "-p" {
-			i++
-			pids = append(pids, command[i])
-			continue
-		}
-		rest = append(rest, command[i])
-	}
-	return append(rest, "-p", strings.Join(pids, ","))
+	calls, err := c.parse(string(report))
+	return calls / float64(n), err
 }
 
 // parsePerf reads "count,,event,..." (perf stat -x,).

@@ -84,7 +84,8 @@ type Options struct {
 	Idle     int           // idle connections
 	Rows     int           // ids placed for the memory of a row
 	Write    bool          // put the results into docs/performance.md
-	NoNode   bool          // peers only, without Pinboard
+	Only     []string      // names of the targets that take part; none: all
+	Hold     bool          // start everything and wait, for measuring by hand
 	KeepLogs bool
 }
 
@@ -100,7 +101,8 @@ func parseOptions(args []string) (Options, error) {
 	fs := flag.NewFlagSet("bench", flag.ContinueOnError)
 	quick := fs.Bool("quick", false, "few and short rounds: a first look, not a result")
 	fs.BoolVar(&o.Write, "write", false, "write the results into docs/performance.md")
-	fs.BoolVar(&o.NoNode, "peers", false, "measure the peers only")
+	only := fs.String("only", "", "comma-separated targets to measure; gates are judged on full runs only")
+	fs.BoolVar(&o.Hold, "hold", false, "start the targets, print where they are, wait for an interrupt")
 	fs.BoolVar(&o.KeepLogs, "keep", false, "keep the scratch folder")
 	rounds := fs.Int("rounds", 0, "closed-loop rounds")
 	if err := fs.Parse(args); err != nil {
@@ -116,8 +118,11 @@ func parseOptions(args []string) (Options, error) {
 	if *rounds > 0 {
 		o.Rounds = *rounds
 	}
-	if o.Write && (*quick || o.NoNode || o.Rounds < 8) {
-		return o, errors.New("-write takes a full run: no -quick, no -peers, 8 rounds or more")
+	if *only != "" {
+		o.Only = strings.Split(*only, ",")
+	}
+	if o.Write && (*quick || o.Only != nil || o.Rounds < 8) {
+		return o, errors.New("-write takes a full run: no -quick, no -only, 8 rounds or more")
 	}
 	return o, nil
 }
@@ -136,17 +141,21 @@ func bench(ctx context.Context, o Options, stdout io.Writer) error {
 	if err := os.Chmod(scratch, 0o755); err != nil { // nginx workers are another user
 		return err
 	}
-	pinboard := ""
-	if !o.NoNode {
-		pinboard = filepath.Join(scratch, "pinboard")
-		if out, err := exec.CommandContext(ctx, "go", "build", "-o", pinboard, "./cmd/pinboard").CombinedOutput(); err != nil {
+	fleet := &Fleet{scratch: scratch, peers: filepath.Join("bench", "peers"), only: o.Only, tries: o.Tries}
+	if fleet.takesPart(figures.Pinboard) || fleet.takesPart(figures.PinboardMem) {
+		fleet.pinboard = filepath.Join(scratch, "pinboard")
+		if out, err := exec.CommandContext(ctx, "go", "build", "-o", fleet.pinboard, "./cmd/pinboard").CombinedOutput(); err != nil {
 			return fmt.Errorf("build: %w: %s", err, out)
 		}
 	}
-	fleet := &Fleet{scratch: scratch, peers: filepath.Join("bench", "peers"), pinboard: pinboard, tries: o.Tries}
 	defer fleet.Stop()
 	if err := fleet.Start(ctx); err != nil {
 		return err
+	}
+	if o.Hold {
+		fleet.list(stdout)
+		<-ctx.Done()
+		return nil
 	}
 	m, err := fleet.measureAll(ctx, o, stdout)
 	if err != nil {
@@ -159,7 +168,7 @@ func bench(ctx context.Context, o Options, stdout io.Writer) error {
 			return err
 		}
 	}
-	if o.NoNode {
+	if o.Only != nil {
 		return nil
 	}
 	if failed := figures.Failures(figures.Results(m)); failed != nil {

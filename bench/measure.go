@@ -15,7 +15,9 @@ import (
 // measureAll takes every measurement of a run. Idle connections come first,
 // because they restart their targets; rows last, because they fill Redis.
 func (f *Fleet) measureAll(ctx context.Context, o Options, progress io.Writer) (m figures.Measurements, err error) {
-	streaming := f.only(figures.Nginx, figures.HAProxy, figures.NodeRequest, figures.ReverseProxy, figures.Pinboard)
+	streaming := slices.DeleteFunc(slices.Clone(f.targets), func(t *Target) bool {
+		return !slices.Contains([]string{figures.Nginx, figures.HAProxy, figures.NodeRequest, figures.ReverseProxy, figures.Pinboard}, t.Name)
+	})
 	fmt.Fprintf(progress, "%d idle WebSockets, then event streams, through each of %d targets\n", o.Idle, len(streaming))
 	if m.WebSocket, err = f.idle(ctx, load.WebSocket, o.Idle, streaming...); err != nil {
 		return m, err
@@ -34,6 +36,9 @@ func (f *Fleet) measureAll(ctx context.Context, o Options, progress io.Writer) (
 	if m.Open, err = f.rounds(ctx, progress, "open loop", o.Latency, open(o.Open), f.targets...); err != nil {
 		return m, err
 	}
+	if m.Syscalls, err = f.systemCalls(ctx, f.closed(script, 64, o.Window), loaded...); err != nil {
+		return m, err
+	}
 	pinboard := f.Target(figures.Pinboard)
 	if pinboard == nil {
 		return m, nil
@@ -41,19 +46,7 @@ func (f *Fleet) measureAll(ctx context.Context, o Options, progress io.Writer) (
 	if m.Allocs, err = allocations(ctx, pinboard, f.closed(script, 64, o.Window)); err != nil {
 		return m, err
 	}
-	if m.Syscalls, err = f.systemCalls(ctx, pinboard, f.closed(script, 64, o.Window)); err != nil {
-		return m, err
-	}
 	fmt.Fprintf(progress, "%d rows\n", o.Rows)
 	m.RowBytes, err = f.rowBytes(ctx, pinboard, o.Rows)
 	return m, err
-}
-
-func (f *Fleet) only(names ...string) (out []*Target) {
-	for _, t := range f.targets {
-		if slices.Contains(names, t.Name) {
-			out = append(out, t)
-		}
-	}
-	return out
 }

@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"regexp"
 	"runtime"
+	"slices"
 	"strings"
 
 	"pinboard/bench/figures"
@@ -18,7 +19,8 @@ import (
 func newReport(m figures.Measurements, f *Fleet, o Options) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s.\n", machine())
-	noisy, all := figures.Noisy(append(append(append([]figures.Round{}, m.Closed...), m.Single...), m.Open...), foreignLimit)
+	rounds := slices.Concat(m.Closed, m.Single, m.Open)
+	noisy, all := figures.Noisy(rounds, foreignLimit)
 	fmt.Fprintf(&b, "%d rounds of %v at 64 connections, %d at one connection and in the open loop; %d idle connections; %d rows. "+
 		"%d of %d samples had more than %.0f %% of the machine used by others, after %d tries.\n\n",
 		o.Rounds, o.Window, o.Latency, o.Idle, o.Rows, noisy, all, 100*foreignLimit, o.Tries)
@@ -43,6 +45,7 @@ func newReport(m figures.Measurements, f *Fleet, o Options) string {
 		{Title: "CPU vs nginx", Cell: toNginx(figures.CPU)},
 		{Title: "requests/s vs nginx", Cell: toNginx(figures.Rate)},
 		{Title: "Redis CPU us/request", Cell: value(m.Closed, figures.RedisCPU)},
+		{Title: "system calls/request", Cell: func(t string) figures.Spread { return m.Syscalls[t] }},
 	}))
 	b.WriteString("\n")
 	b.WriteString(figures.TargetTable(names, []figures.Column{

@@ -4,6 +4,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 
 	"pinboard/bench/figures"
@@ -30,19 +31,18 @@ func (f *Fleet) plan(ports []int) []*Target {
 			return f.node(figures.NodeDispatch, port, "VARIANT=dispatch", "AUTOPIPE=1")
 		}},
 		{figures.ReverseProxy, f.reverseProxy},
+		{figures.Caddy, f.caddy},
+		{figures.Pinboard, func(port, _ int) (*Process, error) {
+			return f.pinboardNode(figures.Pinboard, port, "REDIS_URL=redis://"+address(f.redisPort))
+		}},
+		{figures.PinboardMem, func(port, _ int) (*Process, error) {
+			return f.pinboardNode(figures.PinboardMem, port, "REDIS_URL=memory:", "PINBOARD_COLD_START=off")
+		}},
 	}
-	if _, err := exec.LookPath("caddy"); err == nil {
-		recipes = append(recipes, recipe{figures.Caddy, f.caddy})
-	}
-	if f.pinboard != "" {
-		recipes = append(recipes,
-			recipe{figures.Pinboard, func(port, _ int) (*Process, error) {
-				return f.pinboardNode(figures.Pinboard, port, "REDIS_URL=redis://"+address(f.redisPort))
-			}},
-			recipe{figures.PinboardMem, func(port, _ int) (*Process, error) {
-				return f.pinboardNode(figures.PinboardMem, port, "REDIS_URL=memory:", "PINBOARD_COLD_START=off")
-			}})
-	}
+	_, noCaddy := exec.LookPath("caddy")
+	recipes = slices.DeleteFunc(recipes, func(r recipe) bool {
+		return !f.takesPart(r.name) || r.name == figures.Caddy && noCaddy != nil
+	})
 	targets := []*Target{{Name: figures.Direct, Address: f.worker, Streams: f.worker}}
 	for i, r := range recipes {
 		port, streams := ports[2*i], ports[2*i+1]

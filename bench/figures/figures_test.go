@@ -124,7 +124,7 @@ func TestEveryGateFiresOnItsOwnFigure(t *testing.T) {
 			Closed: []Round{{
 				Pinboard: {CPU: 33, Rate: 25}, Nginx: {CPU: 33 / 1.6, Rate: 30}, NginxLua: {CPU: 44}, NodeRequest: {CPU: 100, Rate: 10},
 			}},
-			Allocs: One(3), Syscalls: One(7), RowBytes: One(0.6 * SeedRowBytes),
+			Allocs: One(3), Syscalls: map[string]Spread{Pinboard: One(7)}, RowBytes: One(0.6 * SeedRowBytes),
 			WebSocket:   map[string]Spread{Pinboard: One(15 * 1024), ReverseProxy: One(50 * 1024)},
 			EventStream: map[string]Spread{Pinboard: One(24 * 1024)},
 		}
@@ -138,7 +138,7 @@ func TestEveryGateFiresOnItsOwnFigure(t *testing.T) {
 		"T13":                  func(m *Measurements) { m.Closed[0][NginxLua] = Sample{CPU: 44 / over} },
 		"T14":                  func(m *Measurements) { m.Closed[0][NodeRequest] = Sample{CPU: 100 / over} },
 		"T8 allocations":       func(m *Measurements) { m.Allocs = One(3 * over) },
-		"T8 system calls":      func(m *Measurements) { m.Syscalls = One(7 * over) },
+		"T8 system calls":      func(m *Measurements) { m.Syscalls[Pinboard] = One(7 * over) },
 		"T10 idle WebSocket v": func(m *Measurements) { m.WebSocket[ReverseProxy] = One(50 * 1024 / over) },
 		"T10 idle WebSocket:": func(m *Measurements) {
 			m.WebSocket = map[string]Spread{Pinboard: One(16 * 1024 * over), ReverseProxy: One(99 * 1024)}
