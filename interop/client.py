@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 import httpx
 import websockets.sync.client
+
 from constants import TOKEN
 
 

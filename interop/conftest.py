@@ -1,8 +1,9 @@
 """Fixtures, and the report of a failed test: the logs of its processes."""
 
+import pytest
+
 import harness
 import processes
-import pytest
 
 
 def pytest_terminal_summary(terminalreporter):

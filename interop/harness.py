@@ -5,10 +5,9 @@ import threading
 from pathlib import Path
 
 import checker
+from client import Client
 from processes import Node, Redis, Worker, wait_for
 from releases import CURRENT
-
-from client import Client
 
 
 class Cluster:

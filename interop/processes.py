@@ -16,6 +16,7 @@ import time
 from pathlib import Path
 
 import httpx
+
 from constants import BUFFER, HEARTBEAT, LEASE, TOKEN
 from releases import CURRENT
 
@@ -176,7 +177,7 @@ class Node(Process):
 
 
 class Worker(Process):
-    """A process of the real client, see worker.py."""
+    """A process of the real client, see worker.py and worker_first.py."""
 
     def __init__(self, name, directory, log, pinboard, release=CURRENT, **settings):
         self.identity_file = directory / f"{name}.identity"
@@ -197,7 +198,7 @@ class Worker(Process):
             **{f"WORKER_{key.upper()}": str(value) for key, value in settings.items()},
         }
         super().__init__(
-            name, [sys.executable, str(HERE / "worker.py")], env, directory / f"{name}.log"
+            name, [sys.executable, str(HERE / release.program)], env, directory / f"{name}.log"
         )
 
     @property

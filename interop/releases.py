@@ -37,6 +37,11 @@ class Release:
     def __init__(self, version):
         self.version = version
 
+    @property
+    def program(self):
+        """The worker program that runs under this release."""
+        return "worker_first.py" if self.version == "0.1.0" else "worker.py"
+
     def environment(self):
         """What a process needs in its environment to import this release."""
         if self.version == CURRENT_VERSION:
@@ -62,6 +67,7 @@ class Release:
 
 
 CURRENT = Release(CURRENT_VERSION)
+FIRST = Release("0.1.0")
 
 
 def _install(folder, requirement):

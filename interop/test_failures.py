@@ -3,6 +3,7 @@
 import time
 
 import pytest
+
 from constants import LEASE
 from harness import on
 from processes import wait_for

@@ -4,6 +4,7 @@ import time
 
 import httpx
 from pinned.pinboard.attestation import mint_attestation
+
 from processes import wait_for
 
 

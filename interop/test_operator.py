@@ -6,6 +6,7 @@ Over Redis the operator talks to one node and the workers beat at the other.
 import time
 
 import pytest
+
 from constants import LEASE
 from harness import on
 from processes import wait_for

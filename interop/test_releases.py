@@ -1,12 +1,12 @@
 """Every generation of the client since 0.9: the whole life of an id."""
 
 import pytest
+
+from client import say
 from constants import LEASE
 from harness import on
 from processes import wait_for
 from releases import ALL, GENERATIONS, Release
-
-from client import say
 
 
 @pytest.mark.parametrize("version", GENERATIONS)

@@ -1,81 +1,31 @@
 """A real worker: the PyPI client under uvicorn, hosting counters.
 
-It is configured by environment variables (class Settings), serves one class
-under one or more namespaces, and appends what only the worker can know to an
-activation log: the start of every activation, the end of every close, every
-lease it was granted. checker.py reads that log. It runs unchanged under every
-client release from 0.9.0 on.
+It serves one class under one or more namespaces and writes to the activation
+log: the start of every activation, the end of every close, every lease it was
+granted. It runs unchanged under every client release from 0.9.0 on.
 """
 
 import asyncio
-import importlib.metadata
 import inspect
 import json
-import logging
-import os
-import signal
-import socket
 import time
 from contextlib import asynccontextmanager
 
-import uvicorn
 from fastapi import FastAPI, Request, WebSocket
 from pinned import PinnedAPI, PinnedHost, PinnedWorker, attestation, route
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.websockets import WebSocketDisconnect
 
+from workerkit import (
+    LOG,
+    SETTINGS,
+    drain_on_sigterm,
+    listen,
+    log_lease,
+    serve,
+    write_identity,
+)
 
-class Settings:
-    """Everything the harness may choose, read once from the environment."""
-
-    def __init__(self, env):
-        self.name = env.get("WORKER_NAME", "worker")
-        self.port = int(env.get("WORKER_PORT", "0"))
-        self.log = env.get("WORKER_LOG")
-        self.identity_file = env.get("WORKER_IDENTITY_FILE")
-        self.namespaces = env.get("WORKER_NAMESPACES", "/counters").split(",")
-        self.pinboard_url = env["PINBOARD_URL"]
-        self.token = env["PINBOARD_TOKEN"]
-        self.heartbeat = float(env.get("WORKER_HEARTBEAT", "3"))
-        self.buffer = float(env.get("WORKER_LEASE_BUFFER", "5"))
-        self.idle_timeout = float(env.get("WORKER_IDLE_TIMEOUT", "300"))
-        self.sweep = float(env.get("WORKER_SWEEP", "0.2"))
-        self.drain_deadline = float(env.get("WORKER_DRAIN_DEADLINE", "30"))
-        self.close_seconds = float(env.get("WORKER_CLOSE_SECONDS", "0"))
-        self.listen_early = env.get("WORKER_LISTEN_EARLY") == "1"
-        self.headroom = int(env.get("WORKER_HEADROOM", "1000"))
-        self.hostname = env.get("WORKER_HOSTNAME")
-        self.env = env.get("WORKER_ENV")
-        self.takeover = env.get("WORKER_TAKEOVER")
-        self.epoch = int(env.get("WORKER_BINDING_EPOCH", "0"))
-
-
-SETTINGS = Settings(os.environ)
-
-
-class ActivationLog:
-    """One JSON object per line, each written by a single append, so that
-    several processes share a file and a SIGKILL loses no line that was
-    written. `mono` is CLOCK_MONOTONIC, which all processes of one machine
-    share: lines of different workers compare by it."""
-
-    def __init__(self, path):
-        self._fd = os.open(path or os.devnull, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
-        self.process = f"{SETTINGS.name}/{os.getpid()}"
-
-    def write(self, event, **fields):
-        line = {
-            "event": event,
-            "process": self.process,
-            "mono": time.monotonic(),
-            "wall": time.time(),
-            "env": SETTINGS.env or "*",
-            **fields,
-        }
-        os.write(self._fd, (json.dumps(line) + "\n").encode())
-
-
-LOG = ActivationLog(SETTINGS.log)
 _activations = iter(range(1, 1 << 62))
 
 
@@ -206,20 +156,7 @@ class Counter(PinnedAPI):
 
 
 class Worker(PinnedWorker):
-    """The client's worker, with its lease and its duplicates written down."""
-
-    def watch_lease(self):
-        renewed = self.lease.renewed
-
-        def logged(ttl, *, anchor=None):
-            renewed(ttl, anchor=anchor)
-            LOG.write(
-                "lease",
-                deadline=self.lease.expires_at_monotonic,
-                session=self.registration.session_id,
-            )
-
-        self.lease.renewed = logged
+    """The client's worker, with its duplicates written down."""
 
     def _abort_instance(self, ns, id):
         LOG.write("duplicate", ns=ns, id=id)
@@ -246,14 +183,11 @@ def build(advertise_url):
         **accepted(PinnedWorker.__init__, headroom=lambda: SETTINGS.headroom),
     )
     worker.lease.configure(buffer=SETTINGS.buffer)
-    worker.watch_lease()
+    log_lease(worker.lease, worker.registration)
 
     @asynccontextmanager
     async def lifespan(app):
-        # The drain takes SIGTERM over and hands it to the handler it found.
-        loop = asyncio.get_running_loop()
-        loop.add_signal_handler(signal.SIGTERM, app.state.stop)
-        worker.install_sigterm_drain(SETTINGS.drain_deadline)
+        drain_on_sigterm(app, worker)
         yield
 
     app = FastAPI(lifespan=lifespan)
@@ -272,45 +206,11 @@ def build(advertise_url):
     return app, worker
 
 
-def write_identity(worker, port):
-    """Tells the harness where this worker listens and who it is."""
-    if SETTINGS.identity_file is None:
-        return
-    registration = worker.registration
-    partial = SETTINGS.identity_file + ".part"
-    with open(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
-        json.dump(
-            {
-                "port": port,
-                "process": LOG.process,
-                "clientId": registration.client_id,
-                "secret": registration.secret,
-                "release": importlib.metadata.version("pinned"),
-            },
-            file,
-        )
-    os.rename(partial, SETTINGS.identity_file)
-
-
 def main():
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s %(message)s")
-    listener = socket.socket()
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    listener.bind(("127.0.0.1", SETTINGS.port))
-    if SETTINGS.listen_early:
-        # The first challenge waits in the backlog. Otherwise it is refused,
-        # since uvicorn listens only after the registration has begun.
-        listener.listen(128)
-    port = listener.getsockname()[1]
+    listener, port = listen()
     app, worker = build(f"http://127.0.0.1:{port}")
-    server = uvicorn.Server(uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=3))
-
-    def stop():
-        server.should_exit = True
-
-    app.state.stop = stop
-    write_identity(worker, port)
-    server.run(sockets=[listener])
+    write_identity(worker.registration, port)
+    serve(app, listener)
 
 
 if __name__ == "__main__":
