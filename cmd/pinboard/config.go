@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/alecthomas/kong"
+
+	"pinboard/internal/proxy"
 )
 
 // Config is every setting of a node. Each is an environment variable (tag
@@ -16,7 +18,7 @@ type Config struct {
 	Host string `var:"PINBOARD_HOST" group:"Listening" placeholder:"ADDRESS" help:"Address to listen on; all of the machine's when absent."`
 
 	RedisURL           string `var:"REDIS_URL" default:"memory:" placeholder:"URL" group:"Store" help:"Where nodes agree: redis://, rediss:// (one server, Sentinel or Cluster), or memory: for one node alone (development; says so in the log)."`
-	KeyPrefix          string `var:"PINBOARD_KEY_PREFIX" default:"pinboard" placeholder:"NAME" group:"Store" help:"Prefix of all keys in a shared Redis."`
+	KeyPrefix          string `var:"PINBOARD_KEY_PREFIX" default:"pb" placeholder:"NAME" group:"Store" help:"Prefix of all keys in a shared Redis."`
 	Buckets            int    `var:"PINBOARD_BUCKETS" default:"16" group:"Store" help:"Shares of the store, a small multiple of the Redis shards; the same on every node, recorded in the store."`
 	AllowEvictingRedis bool   `var:"PINBOARD_ALLOW_EVICTING_REDIS" group:"Store" help:"Start on a Redis whose maxmemory-policy may evict placements. Evicted rows are lost ownership: not for production."`
 	RequireSafeStore   bool   `var:"PINBOARD_REQUIRE_SAFE_STORE" group:"Store" help:"Refuse to start unless the store's replication keeps single ownership through partitions of the store itself."`
@@ -25,6 +27,8 @@ type Config struct {
 	Token        string `var:"PINBOARD_TOKEN" placeholder:"SECRET" group:"Identity" help:"Bearer token that may do everything under /registry. Required unless a passport is given; never blank. Prefer the variable: flags show in process lists."`
 	Passport     string `var:"PINBOARD_PASSPORT" placeholder:"JSON|@FILE" group:"Identity" help:"Further tokens with scopes, namespaces, hostnames and backend hosts; JSON, or @ and the path of a file, which SIGHUP reloads."`
 	RequireProof bool   `var:"PINBOARD_REQUIRE_PROOF" group:"Identity" help:"Refuse workers that register without a challenge."`
+
+	LegacyPaths bool `var:"PINBOARD_LEGACY_PATHS" group:"Identity" help:"Take a worker whose advertise URL ends in its only namespace for a client of 0.4.1 or older, even if it sends a challenge."`
 
 	AdvertiseAllow Prefixes `var:"PINBOARD_ADVERTISE_ALLOW" placeholder:"CIDR,..." group:"Identity" help:"Networks that workers may advertise; all but link-local and metadata addresses when absent."`
 	AdvertiseDeny  Prefixes `var:"PINBOARD_ADVERTISE_DENY" placeholder:"CIDR,..." group:"Identity" help:"Networks that workers may never advertise, besides link-local and metadata addresses."`
@@ -55,10 +59,7 @@ type Prefixes []netip.Prefix
 type TrustedProxies []netip.Prefix
 
 // Affinity is the key that makes a client prefer one worker.
-type Affinity struct {
-	By   string // "ip", "header", "cookie", "query" or "none"
-	Name string // of the header, cookie or query parameter
-}
+type Affinity struct{ proxy.Affinity }
 
 // fromEnvironment reads the variable of each flag that the command line left
 // out. This file alone knows the names.

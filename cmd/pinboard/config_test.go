@@ -38,7 +38,7 @@ func TestBadValues(t *testing.T) {
 		{"T PORT=65536", "", "PORT: want 0 to 65535, got 65536"},
 		{"T", "--port=-1", "PORT: want 0 to 65535, got -1"},
 		{"T PORT=7", "--port=x", `PORT (--port): expected a valid 64 bit int but got "x"`},
-		{"T REDIS_URL=http://h", "", "REDIS_URL: want redis://host:port, rediss://host:port or memory:"},
+		{"T REDIS_URL=http://h", "", "REDIS_URL: want redis://host:port, rediss://host:port or memory: (one node)"},
 		{"T REDIS_URL=redis://:" + secret + "@%zz", "", "REDIS_URL: want redis://host:port"},
 		{"T REDIS_URL=redis://", "", "REDIS_URL: want redis://host:port"},
 		{"T REDIS_URL=memory", "", "REDIS_URL: want redis://host:port"},
@@ -46,14 +46,15 @@ func TestBadValues(t *testing.T) {
 		{"T PINBOARD_COLD_START=off REDIS_URL=redis://h:1", "", "PINBOARD_COLD_START=off is for REDIS_URL=memory: only"},
 		{"T PINBOARD_REQUIRE_SAFE_STORE=1", "", "PINBOARD_REQUIRE_SAFE_STORE needs a replicated Redis"},
 		{"T PINBOARD_KEY_PREFIX={a}", "", "PINBOARD_KEY_PREFIX: want 1 to 64"},
+		{"T PINBOARD_KEY_PREFIX=a%b", "", "PINBOARD_KEY_PREFIX: want 1 to 64"},
 		{"T PINBOARD_BUCKETS=0", "", "PINBOARD_BUCKETS: want 1 to 1024, got 0"},
 		{"T PINBOARD_LEASE_TTL_MS=15s", "", `PINBOARD_LEASE_TTL_MS (--lease-ttl-ms): want milliseconds from 0 to 86400000, got "15s"`},
 		{"T PINBOARD_LEASE_TTL_MS=999", "", "PINBOARD_LEASE_TTL_MS: want 1000 to 600000, got 999"},
 		{"T PINBOARD_HOSTNAME_AWARE=maybe", "", "PINBOARD_HOSTNAME_AWARE (--hostname-aware): bool value must be"},
-		{"T PINBOARD_AFFINITY=header", "", `PINBOARD_AFFINITY (--affinity): want header:name, got "header"`},
-		{"T PINBOARD_AFFINITY=cookie:a=b", "", `PINBOARD_AFFINITY (--affinity): want cookie:name`},
-		{"T PINBOARD_AFFINITY=ip:x", "", `PINBOARD_AFFINITY (--affinity): ip takes no name`},
-		{"T PINBOARD_AFFINITY=moon", "", `PINBOARD_AFFINITY (--affinity): want ip, header:Name, cookie:name, query:name or none, got "moon"`},
+		{"T PINBOARD_AFFINITY=header", "", `PINBOARD_AFFINITY (--affinity): affinity "header": want ip, header:Name`},
+		{"T PINBOARD_AFFINITY=cookie:a=b", "", `PINBOARD_AFFINITY (--affinity): want a name behind the colon, got "cookie:a=b"`},
+		{"T PINBOARD_AFFINITY=ip:x", "", `PINBOARD_AFFINITY (--affinity): affinity "ip:x": want ip, header:Name`},
+		{"T PINBOARD_AFFINITY=moon", "", `PINBOARD_AFFINITY (--affinity): affinity "moon": want ip, header:Name, cookie:name, query:name or none`},
 		{"T PINBOARD_BALANCE_FACTOR=0.9", "", "PINBOARD_BALANCE_FACTOR: want 1 to 1000, got 0.9"},
 		{"T PINBOARD_BALANCE_FACTOR=NaN", "", "PINBOARD_BALANCE_FACTOR: want 1 to 1000, got NaN"},
 		{"T PINBOARD_RESTATE_AFTER=0", "", "PINBOARD_RESTATE_AFTER: want at least 1, got 0"},
@@ -63,6 +64,7 @@ func TestBadValues(t *testing.T) {
 		{"T PINBOARD_CORS_ORIGINS=https://a.example/", "", `PINBOARD_CORS_ORIGINS: want scheme://host[:port] or *`},
 		{"T PINBOARD_WORKER_MAX_CONNS=0", "", "PINBOARD_WORKER_MAX_CONNS: want at least 1, got 0"},
 		{"T PINBOARD_CONNECT_TIMEOUT_MS=0", "", "PINBOARD_CONNECT_TIMEOUT_MS: want at least 1, got 0"},
+		{"T PINBOARD_HALF_CLOSE_GRACE_MS=0", "", "PINBOARD_HALF_CLOSE_GRACE_MS: want at least 1, got 0"},
 		{"T PINBOARD_POOL_IDLE_MS=60001", "", "PINBOARD_POOL_IDLE_MS: want 1 to 60000, got 60001"},
 		{"T PINBOARD_SHUTDOWN_NOTICE_MS=30000", "", "PINBOARD_SHUTDOWN_NOTICE_MS (30000) exceeds PINBOARD_SHUTDOWN_BUDGET_MS (25000), which includes it"},
 		{"T LOG_LEVEL=loud", "", `LOG_LEVEL (--log-level) must be one of "debug","info","warn","error" but got "loud"`},
@@ -106,8 +108,8 @@ func variables(s string) func(string) string {
 func TestDefaultsAreThoseOfTheManual(t *testing.T) {
 	c := parse(t, nil, "--token=t")
 	want := Config{
-		Port: 8080, RedisURL: "memory:", KeyPrefix: "pinboard", Buckets: 16, ColdStart: "on", Token: "t",
-		LeaseTTL: 15 * time.Second, Affinity: Affinity{By: "ip"}, BalanceFactor: 1.25, RestateAfter: 10000,
+		Port: 8080, RedisURL: "memory:", KeyPrefix: "pb", Buckets: 16, ColdStart: "on", Token: "t",
+		LeaseTTL: 15 * time.Second, Affinity: affinity(t, "ip"), BalanceFactor: 1.25, RestateAfter: 10000,
 		TrustedProxies: c.TrustedProxies, WorkerMaxConns: 1024,
 		ConnectTimeout: 2 * time.Second, ResponseTimeout: 300 * time.Second, PoolIdle: 4 * time.Second,
 		HalfCloseGrace: time.Second, ShutdownNotice: 8 * time.Second, ShutdownBudget: 25 * time.Second,
@@ -127,7 +129,7 @@ func TestFlagWinsOverVariable(t *testing.T) {
 		"PINBOARD_CORS_ORIGINS": "https://a.example,http://b.example:8080", "PINBOARD_ADVERTISE_ALLOW": "10.1.2.3, 10.9.0.0/16",
 		"REDIS_URL": ""}
 	c := parse(t, vars, "--port=2", "--affinity", "header:X-User")
-	if c.Port != 2 || c.LeaseTTL != 9*time.Second || !c.HostnameAware || c.Affinity != (Affinity{"header", "X-User"}) || c.RedisURL != "memory:" {
+	if c.Port != 2 || c.LeaseTTL != 9*time.Second || !c.HostnameAware || c.Affinity != affinity(t, "header:X-User") || c.RedisURL != "memory:" {
 		t.Errorf("%+v", c)
 	}
 	if c.TrustedProxies == nil || len(c.TrustedProxies) != 0 {
@@ -136,6 +138,14 @@ func TestFlagWinsOverVariable(t *testing.T) {
 	if got := fmt.Sprint(c.AdvertiseAllow, c.CORSOrigins); got != "[10.1.2.3/32 10.9.0.0/16] [https://a.example http://b.example:8080]" {
 		t.Error(got)
 	}
+}
+
+func affinity(t *testing.T, text string) (a Affinity) {
+	t.Helper()
+	if err := a.UnmarshalText([]byte(text)); err != nil {
+		t.Fatal(err)
+	}
+	return a
 }
 
 func parse(t *testing.T, vars map[string]string, args ...string) *Config {

@@ -2,8 +2,17 @@ package main
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"os/signal"
+	"strconv"
+	"syscall"
 
 	"pinboard/internal/passport"
+	"pinboard/internal/server"
 )
 
 type serveCmd struct{ Config }
@@ -13,9 +22,66 @@ func (c *serveCmd) Run(ctx context.Context, e env) error {
 	if err := c.check(); err != nil {
 		return err
 	}
-	_, err := passport.Open(c.Token, c.Passport)
+	tokens, err := passport.Open(c.Token, c.Passport)
 	if err != nil {
 		return usageError{err.Error()}
 	}
-	return nil
+	log := c.newLogger(e.stdout)
+	err = c.serve(ctx, tokens, log)
+	var usage usageError
+	if err != nil && !errors.As(err, &usage) && !errors.Is(err, server.ErrSecondSignal) {
+		log.Error("fatal", "error", err.Error())
+	}
+	return err
+}
+
+func (c *Config) serve(ctx context.Context, tokens *passport.Source, log *slog.Logger) error {
+	c.warn(log)
+	listener, err := net.Listen("tcp", net.JoinHostPort(c.Host, strconv.Itoa(c.Port)))
+	if err != nil {
+		return fmt.Errorf("cannot listen: %w", err)
+	}
+	n, err := newNode(c, tokens, log, listener)
+	if err != nil {
+		listener.Close()
+		return err
+	}
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, syscall.SIGTERM, os.Interrupt)
+	defer signal.Stop(signals)
+	defer c.reloadOnHangup(tokens, log)()
+	return n.server.Run(ctx, signals)
+}
+
+// warn says at the start what an operator must not find out later.
+func (c *Config) warn(log *slog.Logger) {
+	if c.memory() {
+		log.Warn("REDIS_URL=memory: this node stands alone and forgets its placements when it ends; not for production")
+	}
+	if c.ColdStart == "off" {
+		log.Error("PINBOARD_COLD_START=off: AFTER A RESTART AN ID MAY HAVE TWO LIVE OWNERS until the old leases have ended; for development only")
+	}
+	if c.LeaseTTL < realLease {
+		log.Warn("PINBOARD_LEASE_TTL_MS is below what workers with default settings need: they will refuse new ids", "needMs", realLease.Milliseconds())
+	}
+}
+
+// reloadOnHangup reads the passport file again at each SIGHUP; a bad file
+// leaves the old passport in force. The answer ends it.
+func (c *Config) reloadOnHangup(tokens *passport.Source, log *slog.Logger) (stop func()) {
+	hangups := make(chan os.Signal, 1)
+	signal.Notify(hangups, syscall.SIGHUP)
+	go func() {
+		for range hangups {
+			if err := tokens.Reload(); err != nil {
+				log.Error("passport not reloaded, the old one stays in force", "error", err.Error())
+			} else {
+				log.Info("passport reloaded")
+			}
+		}
+	}()
+	return func() {
+		signal.Stop(hangups)
+		close(hangups)
+	}
 }

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/alecthomas/kong"
+
+	"pinboard/internal/proxy"
 )
 
 // Limits of values, each because something breaks beyond it.
@@ -80,22 +82,12 @@ func parsePrefixes(s string) ([]netip.Prefix, error) {
 }
 
 // UnmarshalText reads ip, none, header:Name, cookie:name or query:name.
-func (a *Affinity) UnmarshalText(text []byte) error {
-	by, name, named := strings.Cut(string(text), ":")
-	switch by {
-	case "ip", "none":
-		if named {
-			return fmt.Errorf("%s takes no name, got %q", by, text)
-		}
-	case "header", "cookie", "query":
-		if !token(name) {
-			return fmt.Errorf("want %s:name, got %q", by, text)
-		}
-	default:
-		return fmt.Errorf("want ip, header:Name, cookie:name, query:name or none, got %q", text)
+func (a *Affinity) UnmarshalText(text []byte) (err error) {
+	if _, name, ok := strings.Cut(string(text), ":"); ok && !token(name) {
+		return fmt.Errorf("want a name behind the colon, got %q", text)
 	}
-	*a = Affinity{By: by, Name: name}
-	return nil
+	a.Affinity, err = proxy.ParseAffinity(string(text))
+	return err
 }
 
 // token reports whether s is an RFC 9110 token, the grammar of field and
@@ -141,16 +133,16 @@ func (c *Config) checkStore() error {
 	if !c.memory() {
 		u, err := url.Parse(c.RedisURL)
 		if err != nil || u.Host == "" || !strings.HasPrefix(u.Scheme, "redis") {
-			return errors.New("REDIS_URL: want redis://host:port, rediss://host:port or memory:")
+			return errors.New("REDIS_URL: want redis://host:port, rediss://host:port or memory: (one node)")
 		}
 		if c.ColdStart == "off" {
 			return errors.New("PINBOARD_COLD_START=off is for REDIS_URL=memory: only: on a shared store it could place an id twice")
 		}
 	}
 	if c.RequireSafeStore && c.memory() {
-		return errors.New("PINBOARD_REQUIRE_SAFE_STORE needs a replicated Redis; REDIS_URL is memory:")
+		return errors.New("PINBOARD_REQUIRE_SAFE_STORE needs a replicated Redis, not memory: (REDIS_URL)")
 	}
-	if c.KeyPrefix == "" || len(c.KeyPrefix) > maxKeyPrefix || !token(c.KeyPrefix) {
+	if c.KeyPrefix == "" || len(c.KeyPrefix) > maxKeyPrefix || !token(c.KeyPrefix) || strings.Contains(c.KeyPrefix, "%") {
 		return fmt.Errorf("PINBOARD_KEY_PREFIX: want 1 to %d visible characters without separators and braces, got %q", maxKeyPrefix, c.KeyPrefix)
 	}
 	return nil
@@ -180,6 +172,8 @@ func (c *Config) checkForwarding() error {
 		return fmt.Errorf("PINBOARD_WORKER_MAX_CONNS: want at least 1, got %d", c.WorkerMaxConns)
 	case c.ConnectTimeout == 0:
 		return errors.New("PINBOARD_CONNECT_TIMEOUT_MS: want at least 1, got 0")
+	case c.HalfCloseGrace == 0:
+		return errors.New("PINBOARD_HALF_CLOSE_GRACE_MS: want at least 1, got 0")
 	case c.PoolIdle == 0 || c.PoolIdle > maxPoolIdle:
 		return fmt.Errorf("PINBOARD_POOL_IDLE_MS: want 1 to %d, got %d", maxPoolIdle.Milliseconds(), c.PoolIdle.Milliseconds())
 	}

@@ -44,12 +44,15 @@ var (
 	storeErrors = Family{"store_errors_total", "counter",
 		"Calls of the store that failed or timed out; an unknown row is no failure.",
 		[]Label{{"op", StoreOps}}}
+	proofs = Family{"proofs_total", "counter",
+		"Challenges of workers that register or beat: proved (ok), no proof to be had (missing), answered by somebody else (refused).",
+		[]Label{{"result", Proofs}}}
 	loopFailures = Family{"loop_failures_total", "counter",
 		"Runs of a background loop that ended in an error.",
 		[]Label{{"loop", Loops}}}
 
 	connections = Family{"connections", "gauge",
-		"Open data-plane connections by kind: client (all of them), and what they carry now: exchange (finite), stream, tunnel.",
+		"Exchanges open on data-plane connections, by kind: finite, stream (a body without announced length), tunnel (WebSocket).",
 		[]Label{{"kind", ConnectionKinds}}}
 	workers = Family{"workers", "gauge",
 		"Registered workers by state, as this node last read them; those draining or degraded count as live too.",
@@ -64,7 +67,7 @@ var (
 
 // Catalogue lists every family in the order of docs/metrics.md.
 var Catalogue = []Family{requests, requestSeconds, resolutions, forwards, refusals, connections,
-	workers, placements, storeSeconds, storeErrors, storeSafe, ready, lag, loopFailures}
+	workers, placements, proofs, storeSeconds, storeErrors, storeSafe, ready, lag, loopFailures}
 
 // Closed lists of label values.
 var (
@@ -79,13 +82,15 @@ var (
 	// Results of a forward.
 	Results = []string{"served", "refused", "unreachable", "bad_attestation", "client_abort", "worker_abort", "worker_timeout", "owner_lost", "shutdown", Other}
 	// ConnectionKinds of the data plane.
-	ConnectionKinds = []string{"client", "exchange", "stream", "tunnel"}
+	ConnectionKinds = []string{"finite", "stream", "tunnel"}
 	// WorkerStates are the directory's; draining and degraded ones are live too.
 	WorkerStates = []string{"live", "draining", "degraded", "restating", "replaced", "succeeded", "superseded", "ejected", "lapsed", "ended", Other}
 	// StoreOps are the store's methods.
 	StoreOps = []string{"peek", "update", "walk", Other}
+	// Proofs of a worker's advertise URL.
+	Proofs = []string{"ok", "missing", "refused", Other}
 	// Loops run in the background of a node.
-	Loops = []string{"housekeeping", "recheck", "census", Other}
+	Loops = []string{"housekeeping", "census", Other}
 )
 
 // RouteInstance is the data plane: every namespace and id.

@@ -37,6 +37,7 @@ type Metrics struct {
 	storeSeconds   map[string]prometheus.Observer
 	storeErrors    map[string]prometheus.Counter
 	loopFailures   map[string]prometheus.Counter
+	proofs         map[string]prometheus.Counter
 }
 
 // Buckets of the histograms, in seconds.
@@ -63,6 +64,7 @@ func New(snapshot func() Snapshot) *Metrics {
 	m.storeSeconds = m.histograms(storeSeconds, storeBuckets)
 	m.storeErrors = m.counters(storeErrors)
 	m.loopFailures = m.counters(loopFailures)
+	m.proofs = m.counters(proofs)
 	m.registry.MustRegister(gauges{snapshot},
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
@@ -98,6 +100,9 @@ func (m *Metrics) Stored(op string, took time.Duration, err error) {
 		count(m.storeErrors, op)
 	}
 }
+
+// Proved counts one challenge by its result.
+func (m *Metrics) Proved(result string) { count(m.proofs, result) }
 
 // LoopFailed counts one failed run of a background loop.
 func (m *Metrics) LoopFailed(loop string) { count(m.loopFailures, loop) }

@@ -69,6 +69,7 @@ func TestSeriesAreBounded(t *testing.T) {
 		m.Forwarded(odd)
 		m.Refused(odd)
 		m.Stored(odd, 0, errors.New(odd))
+		m.Proved(odd)
 		m.LoopFailed(odd)
 		if i < 2000 {
 			workers[odd] = 1
@@ -112,7 +113,8 @@ func TestCounts(t *testing.T) {
 	m.Refused(pinboard.WorkerBusy.Code)
 	m.Stored("update", time.Millisecond, nil)
 	m.Stored("update", time.Millisecond, errors.New("away"))
-	m.LoopFailed("recheck")
+	m.Proved("missing")
+	m.LoopFailed("census")
 	text := scrape(t, m)
 	for _, line := range []string{
 		`pinboard_requests_total{class="2xx",route="/{namespace}/{id}"} 1`,
@@ -126,7 +128,8 @@ func TestCounts(t *testing.T) {
 		`pinboard_refusals_total{code="worker_busy"} 1`,
 		`pinboard_store_duration_seconds_count{op="update"} 2`,
 		`pinboard_store_errors_total{op="update"} 1`,
-		`pinboard_loop_failures_total{loop="recheck"} 1`,
+		`pinboard_loop_failures_total{loop="census"} 1`,
+		`pinboard_proofs_total{result="missing"} 1`,
 		`pinboard_connections{kind="tunnel"} 3`,
 		`pinboard_workers{state="live"} 2`,
 		`pinboard_placements 7`,

@@ -20,10 +20,10 @@ func (s *Server) drain(signals <-chan os.Signal, faults <-chan error, cause ...a
 	was := s.ready.word()
 	s.ready = s.ready.drain()
 	s.mu.Unlock()
-	s.cfg.Front.Retire()
+	s.cfg.Front.Drain()
 	open := s.cfg.Front.Open()
 	s.cfg.Log.Info("draining", append(cause, "noticeMs", s.cfg.Notice.Milliseconds(), "budgetMs", s.cfg.Budget.Milliseconds(),
-		"clients", open.Clients, "exchanges", open.Exchanges, "streams", open.Streams, "tunnels", open.Tunnels)...)
+		"exchanges", open.Exchanges, "streams", open.Streams, "tunnels", open.Tunnels)...)
 
 	if was != Booting {
 		notice := time.NewTimer(s.cfg.Notice)

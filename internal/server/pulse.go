@@ -40,7 +40,7 @@ func (s *Server) heartbeat(ctx context.Context) error {
 		h, open := s.Health(), s.cfg.Front.Open()
 		s.cfg.Log.Info("heartbeat",
 			"uptimeSeconds", h.UptimeSeconds, "status", string(h.Status), "workers", h.Workers,
-			"clients", open.Clients, "streams", open.Streams, "tunnels", open.Tunnels,
+			"exchanges", open.Exchanges, "streams", open.Streams, "tunnels", open.Tunnels,
 			"heapBytes", mem.HeapAlloc, "sysBytes", mem.Sys, "goroutines", runtime.NumGoroutine(),
 			"schedulerLagMs", s.lag.reset().Milliseconds())
 	}

@@ -17,8 +17,8 @@ import (
 type Front interface {
 	// Serve accepts until Shutdown, then returns nil.
 	Serve(net.Listener) error
-	// Retire makes every answer from now on say Connection: close.
-	Retire()
+	// Drain makes every answer from now on say Connection: close.
+	Drain()
 	// Shutdown closes the listener and idle connections, waits for finite
 	// exchanges, cuts what is still open when ctx ends (streams without a last
 	// chunk, tunnels by TCP close) and reports what it cut.
@@ -27,9 +27,8 @@ type Front interface {
 	Open() Open
 }
 
-// Open counts client connections and what they carry.
+// Open counts what client connections carry.
 type Open struct {
-	Clients   int // all of them, idle ones included
 	Exchanges int // finite exchanges under way
 	Streams   int // responses without an end in sight: SSE and the like
 	Tunnels   int // WebSockets

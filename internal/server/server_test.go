@@ -51,7 +51,7 @@ func (f *fakeFront) Serve(net.Listener) error {
 	}
 }
 
-func (f *fakeFront) Retire()    { f.note("retired") }
+func (f *fakeFront) Drain()     { f.note("draining") }
 func (f *fakeFront) Open() Open { return Open{Streams: f.streams} }
 
 func (f *fakeFront) Shutdown(ctx context.Context) Open {
@@ -131,7 +131,7 @@ func TestDrainServesTheNoticeThenFinishesRequests(t *testing.T) {
 		if took := time.Since(n.front.born); took != 10*time.Second {
 			t.Errorf("exit after %v, want as soon as the last request ended", took)
 		}
-		if got := strings.Join(n.front.log, ", "); got != "retired at 0s, closed at 8s" {
+		if got := strings.Join(n.front.log, ", "); got != "draining at 0s, closed at 8s" {
 			t.Errorf("order of the drain: %s", got)
 		}
 		if log := n.logs.String(); !strings.Contains(log, `"msg":"stopped"`) {

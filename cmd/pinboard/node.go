@@ -1,0 +1,201 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"log/slog"
+	"net"
+	"os"
+	"strconv"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"pinboard"
+	"pinboard/internal/attest"
+	"pinboard/internal/directory"
+	"pinboard/internal/memstore"
+	"pinboard/internal/metrics"
+	"pinboard/internal/outbound"
+	"pinboard/internal/passport"
+	"pinboard/internal/proxy"
+	"pinboard/internal/registry"
+	"pinboard/internal/server"
+)
+
+const (
+	keepEvery   = time.Second     // one bounded step of housekeeping
+	censusEvery = 2 * time.Second // how old the counts of /readyz and /metrics may be
+)
+
+// node is one Pinboard node: its parts, wired.
+type node struct {
+	cfg     *Config
+	tokens  *passport.Source
+	log     *slog.Logger
+	gate    *gate
+	metrics *metrics.Metrics
+	proxy   *proxy.Proxy
+	server  *server.Server
+	workers *outbound.Client
+	policy  outbound.Policy
+	counts  atomic.Pointer[census]
+	probes  atomic.Uint64
+}
+
+// census is what the fleet looked like a moment ago.
+type census struct {
+	states map[string]int
+	placed int
+}
+
+func newNode(c *Config, tokens *passport.Source, log *slog.Logger, listener net.Listener) (*node, error) {
+	n := &node{cfg: c, tokens: tokens, log: log, policy: outbound.Policy{Allow: c.AdvertiseAllow, Deny: c.AdvertiseDeny}}
+	n.counts.Store(&census{})
+	n.metrics = metrics.New(n.snapshot)
+	seen := &observer{metrics: n.metrics, log: log}
+	n.gate = &gate{resolved: seen.resolved}
+	n.workers = outbound.New(outbound.Config{Policy: n.policy})
+	control := &server.Control{Metrics: n.metrics.Handler(), Registry: n.gate}
+	minter := attest.NewMinter(time.Now, func(w *directory.Worker) (string, string) { return w.Session, w.Secret })
+
+	responses := c.ResponseTimeout
+	if responses == 0 {
+		responses = -1 // the proxy's word for no limit
+	}
+	var err error
+	n.proxy, err = proxy.New(proxy.Config{
+		Directory: n.gate, Control: control, Mint: minter.Mint, Minted: n.minted, Prefix: n.gate.Prefix,
+		Observe: seen.exchange, Panic: seen.panicked,
+		HostnameAware: c.HostnameAware, Trusted: c.TrustedProxies, Affinity: c.Affinity.Affinity, CORSOrigins: c.CORSOrigins,
+		Lease: c.LeaseTTL, ConnectTimeout: c.ConnectTimeout, ResponseTimeout: responses, PoolIdle: c.PoolIdle,
+		HalfCloseGrace: c.HalfCloseGrace, WorkerMaxConns: c.WorkerMaxConns,
+		DialControl: func(network, address string, conn syscall.RawConn) error {
+			return n.policy.Control(context.Background(), network, address, conn)
+		},
+	})
+	if err != nil {
+		return nil, err
+	}
+	n.server = server.New(server.Config{
+		Listener: listener, Front: front{n.proxy}, Log: log,
+		Boot: n.boot, Probe: n.probe, Workers: func() int { return n.counts.Load().states["live"] },
+		Loops: []server.Loop{
+			{Name: "housekeeping", Every: keepEvery, Run: n.keep},
+			{Name: "census", Every: censusEvery, Run: n.count},
+		},
+		LoopFailed: n.metrics.LoopFailed,
+		Notice:     c.ShutdownNotice, Budget: c.ShutdownBudget,
+	})
+	control.Health = n.server.Health
+	return n, nil
+}
+
+// boot reaches the store and opens the gate.
+func (n *node) boot(ctx context.Context) error {
+	store := memstore.New(memstore.Options{Buckets: n.cfg.Buckets, Server: "memory-" + rand.Text()})
+	d := directory.New(directory.Options{
+		Store: timedStore{store, n.metrics.Stored}, Lease: n.cfg.LeaseTTL, NoCold: n.cfg.ColdStart == "off",
+		Hostnames: n.cfg.HostnameAware, Balance: n.cfg.BalanceFactor, PlaceLimit: int64(n.cfg.RestateAfter),
+		Node: nodeName(),
+	})
+	if err := d.Touch(ctx); err != nil {
+		return err
+	}
+	n.gate.open(&inside{directory: d, registry: n.registry(d)})
+	return nil
+}
+
+// registry is the control plane on a directory.
+func (n *node) registry(d *directory.Directory) *registry.Server {
+	return registry.New(registry.Config{
+		Directory: d, Workers: n.workers, Tokens: n.tokens, Policy: n.policy,
+		RequireProof: n.cfg.RequireProof, HostnameAware: n.cfg.HostnameAware, LegacyPaths: n.cfg.LegacyPaths,
+		Node: n.inFlight, Proved: n.proved, Log: n.log,
+	})
+}
+
+// inFlight is this node's own part of overview and health.
+func (n *node) inFlight() any {
+	open := front{n.proxy}.Open()
+	return map[string]int{"exchanges": open.Exchanges, "streams": open.Streams, "tunnels": open.Tunnels}
+}
+
+func (n *node) proved(o outbound.Outcome) {
+	n.metrics.Proved(map[outbound.Outcome]string{
+		outbound.Proved: "ok", outbound.Unproved: "missing", outbound.Refuted: "refused",
+	}[o])
+}
+
+// nodeName names this node in events: the machine and a part that is new with
+// each start.
+func nodeName() string {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "node"
+	}
+	return host + "-" + rand.Text()[:6]
+}
+
+// probe resolves an id that cannot exist, as a request would. Any answer but a
+// failed store is a good one. The id wanders over the buckets: a node is
+// unavailable when all of the store is, not when one shard is.
+func (n *node) probe(ctx context.Context) error {
+	in := n.gate.inside.Load()
+	_, err := in.directory.Resolve(ctx, directory.Request{Host: "probe.invalid", Address: pinboard.Address{
+		Namespace: "/readyz", ID: "probe-" + strconv.FormatUint(n.probes.Add(1), 10),
+	}})
+	if errors.Is(err, pinboard.StoreUnavailable) || ctx.Err() != nil {
+		return pinboard.StoreUnavailable
+	}
+	return nil
+}
+
+func (n *node) keep(ctx context.Context) error { return n.gate.inside.Load().directory.Keep(ctx) }
+
+// count refreshes the census.
+func (n *node) count(ctx context.Context) error {
+	d := n.gate.inside.Load().directory
+	states, err := d.WorkerStates(ctx)
+	if err != nil {
+		return err
+	}
+	overview, err := d.Overview(ctx, "", 1)
+	if err != nil {
+		return err
+	}
+	c := &census{states: states}
+	for _, p := range overview.Placed {
+		c.placed += int(p.Placed)
+	}
+	n.counts.Store(c)
+	return nil
+}
+
+// snapshot is read at each scrape; no I/O.
+func (n *node) snapshot() metrics.Snapshot {
+	open, seen := front{n.proxy}.Open(), n.counts.Load()
+	return metrics.Snapshot{
+		Connections: map[string]int{"finite": open.Exchanges, "stream": open.Streams, "tunnel": open.Tunnels},
+		Workers:     seen.states, Placements: seen.placed,
+		Ready: n.server.Health().Status == server.Ready, Lag: n.server.Lag(),
+	}
+}
+
+// minted reports whether this fleet minted an attestation that a client sent.
+func (n *node) minted(token []byte) bool {
+	in := n.gate.inside.Load()
+	if in == nil {
+		return false
+	}
+	return attest.Ours(token, func(session string) (string, bool) {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		w, err := in.directory.Session(ctx, session)
+		if w == nil {
+			return "", false
+		}
+		return w.Secret, err == nil || errors.As(err, new(directory.Gone))
+	})
+}
