@@ -56,6 +56,10 @@ var outside = map[string]bool{"bench": true, "demo": true}
 // pure packages decide; time, chance and the network come from outside.
 var pure = []string{".", "api", "internal/pick", "internal/h1", "internal/directory"}
 
+// defaultsOfSeams: where a pure package names the real thing as the default of
+// a seam, so that callers need not.
+var defaultsOfSeams = map[string]bool{"internal/directory/hints.go crypto/rand": true}
+
 // mayInTests: any test may use the test kits and what stands below everything.
 func mayInTests(pkg string) bool {
 	switch pkg {
