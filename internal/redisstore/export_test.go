@@ -1,0 +1,22 @@
+package redisstore
+
+import "strconv"
+
+// OffsetClock is a prelude that shows the server's time plus the microseconds
+// in the key "offset": tests step the clock of a server with it.
+const OffsetClock = "local function clock() local t = redis.call('TIME') local o = tonumber(redis.call('GET', 'offset') or '0') " +
+	"return t[1] * 1000000 + t[2] + o, o end\n"
+
+// SetClock makes scripts read the clock of prelude.
+func (o *Options) SetClock(prelude string) { o.clock = prelude }
+
+// Cold reports that bucket b is to be made cold before its next rule.
+func (s *Store) Cold(b int) bool { return s.cool[b].Load() }
+
+// MetaKey is where bucket b keeps its epoch counter.
+func (s *Store) MetaKey(b int) string { return s.keys.fixed(b)[keyMeta-1] }
+
+// TagKey is the key of the bucket's tag plus rest.
+func (s *Store) TagKey(b int, rest string) string {
+	return s.opt.Prefix + "{" + strconv.Itoa(b) + "}" + rest
+}

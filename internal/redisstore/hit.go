@@ -1,0 +1,238 @@
+package redisstore
+
+import (
+	"context"
+	"encoding/binary"
+	"runtime"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"pinboard/internal/directory"
+)
+
+// silence is how long the oldest hit on a connection may wait before the
+// connection is closed (R10).
+const silence = 700 * time.Millisecond
+
+// The lease a hit reads: deadline, time of registration, flags.
+const (
+	hitLen       = 17
+	hitDraining  = 1
+	hitRestating = 2
+)
+
+func encodeHit(s *directory.Session) string {
+	b := binary.BigEndian.AppendUint64(make([]byte, 0, hitLen), uint64(s.Until))
+	b = binary.BigEndian.AppendUint64(b, uint64(s.At))
+	var flags byte
+	if s.OwnDrain || s.Drain {
+		flags |= hitDraining
+	}
+	if s.Lease.Restating != 0 {
+		flags |= hitRestating
+	}
+	return string(append(b, flags))
+}
+
+// A hitCall is one MGET under way. The slices are reused; done carries one
+// value when the reply or the end of the connection has come.
+type hitCall struct {
+	sent    time.Time
+	row     []byte
+	lease   []byte
+	binding []byte
+	refused bool // the server answered with an error
+	moved   bool // ... that says the bucket lives elsewhere
+	broken  bool // the connection ended first
+	done    chan struct{}
+}
+
+var hitCalls = sync.Pool{New: func() any { return &hitCall{done: make(chan struct{}, 1)} }}
+
+// Peek implements directory.Store: one pipelined MGET, no rule, and no
+// allocation when everything is as hinted.
+func (s *Store) Peek(ctx context.Context, b int, hint directory.Hint) (directory.Peek, bool, error) {
+	n := s.topo.peek(b)
+	if n == nil {
+		return directory.Peek{}, false, nil
+	}
+	line := n.hits.open()
+	var raw [12]byte
+	if line == nil || !compact(&raw, hint.Session) {
+		return directory.Peek{}, false, nil
+	}
+	call := hitCalls.Get().(*hitCall)
+	call.refused, call.moved, call.broken = false, false, false
+	call.sent = s.clocks.now()
+	if !line.send(call, s.keys, b, &hint, &raw) {
+		hitCalls.Put(call)
+		return directory.Peek{}, false, nil
+	}
+	select {
+	case <-call.done:
+	case <-ctx.Done():
+		// The reader still takes the reply in its place; the call is its own now.
+		return directory.Peek{}, false, unavailable("%v", ctx.Err())
+	}
+	p, ok, err := s.judgeHit(call, line, &hint, &raw)
+	if call.moved {
+		s.topo.suspect(n)
+	}
+	hitCalls.Put(call)
+	return p, ok, err
+}
+
+func (s *Store) judgeHit(call *hitCall, line *hitConn, hint *directory.Hint, raw *[12]byte) (p directory.Peek, ok bool, err error) {
+	switch {
+	case call.broken:
+		return p, false, unavailable("connection lost")
+	case call.moved:
+		return p, false, nil
+	case call.refused:
+		return p, false, unavailable("the server refuses reads")
+	case !hitRow(&p.Row, call.row, hint, raw) || len(call.lease) != hitLen:
+		return p, false, nil
+	case hint.Bind.Host != "" && (len(call.binding) < bindingEnvAt || string(call.binding[bindingEnvAt:]) != hint.Key.Env):
+		return p, false, nil
+	}
+	now := s.clocks.now()
+	lo, _, known := s.clocks.bounds(line.clock, now)
+	until, _ := s.clocks.until(line.clock, int64(binary.BigEndian.Uint64(call.lease)))
+	if !known || !until.After(now) {
+		return p, false, nil
+	}
+	p.Until, p.Sent = until, call.sent
+	p.Age = time.Duration(max(lo-int64(binary.BigEndian.Uint64(call.lease[8:])), 0)) * time.Microsecond
+	p.Draining = call.lease[16]&hitDraining != 0
+	p.Settling = call.lease[16]&hitRestating != 0
+	return p, true, nil
+}
+
+// hitRow reads a row if it is plain and the hinted session's.
+func hitRow(r *directory.Row, b []byte, hint *directory.Hint, raw *[12]byte) bool {
+	if len(b) < plainRow || b[0]&^withFields != byte(directory.Placed) || string(b[sessionAt:plainRow]) != string(raw[:]) {
+		return false
+	}
+	if len(b) == plainRow {
+		r.Kind, r.Session = directory.Placed, hint.Session
+		r.Epoch = epochOf(b[epochAt:])
+		return true
+	}
+	full, err := decodeRow(string(b)) // a label, or something that makes it no hit
+	*r = full
+	return err == nil && r.Plain()
+}
+
+// A hitLine is where a node's hits go: one connection, opened beside the
+// requests that would use it.
+type hitLine struct {
+	s       *Store
+	n       *node
+	cur     atomic.Pointer[hitConn]
+	dialing atomic.Bool
+	closed  atomic.Bool
+	retry   atomic.Int64 // not before this local time, microseconds
+}
+
+func (s *Store) newHitLine(n *node) *hitLine { return &hitLine{s: s, n: n} }
+
+// open is the connection; nil while there is none, and one is on its way.
+func (l *hitLine) open() *hitConn {
+	if c := l.cur.Load(); c != nil {
+		return c
+	}
+	if l.closed.Load() || l.s.clocks.local(l.s.clocks.now()) < l.retry.Load() || !l.dialing.CompareAndSwap(false, true) {
+		return nil
+	}
+	go l.dial()
+	return nil
+}
+
+func (l *hitLine) dial() {
+	defer l.dialing.Store(false)
+	c, err := l.s.dialHits(l.n)
+	if err != nil {
+		l.retry.Store(l.s.clocks.local(l.s.clocks.now()) + 100_000)
+		return
+	}
+	c.line = l
+	l.cur.Store(c)
+	if l.closed.Load() {
+		c.die()
+	}
+	go c.read()
+}
+
+func (l *hitLine) close() {
+	l.closed.Store(true)
+	if c := l.cur.Load(); c != nil {
+		c.die()
+	}
+}
+
+// send queues the MGET and, unless somebody is at it already, writes all that
+// is queued; the yield before lets others join. False when the connection is
+// gone.
+func (c *hitConn) send(call *hitCall, k keyspace, b int, hint *directory.Hint, raw *[12]byte) bool {
+	c.mu.Lock()
+	if c.dead {
+		c.mu.Unlock()
+		return false
+	}
+	c.out = c.appendHit(c.out, k, b, hint, raw)
+	c.waiting.push(call)
+	lead := !c.flushing
+	c.flushing = true
+	c.mu.Unlock()
+	if lead {
+		runtime.Gosched()
+		c.flush()
+	}
+	return true
+}
+
+func (c *hitConn) flush() {
+	for {
+		c.mu.Lock()
+		if len(c.out) == 0 || c.dead {
+			c.flushing = false
+			c.mu.Unlock()
+			return
+		}
+		b := c.out
+		c.out = c.spare[:0]
+		c.mu.Unlock()
+		if _, err := c.conn.Write(b); err != nil {
+			c.die()
+		}
+		c.mu.Lock()
+		c.spare = b
+		c.mu.Unlock()
+	}
+}
+
+func (c *hitConn) appendHit(dst []byte, k keyspace, b int, hint *directory.Hint, raw *[12]byte) []byte {
+	if hint.Bind.Host == "" {
+		dst = append(dst, "*3\r\n$4\r\nMGET\r\n"...)
+	} else {
+		dst = append(dst, "*4\r\n$4\r\nMGET\r\n"...)
+	}
+	dst = k.appendRow(appendLength(dst, k.rowLen(b, hint.Key)), b, hint.Key)
+	dst = appendLength(append(dst, "\r\n"...), len(k.tags[b])+len(leaseMark)+len(c.gen)+1+len(raw))
+	dst = append(dst, k.tags[b]...)
+	dst = append(dst, leaseMark...)
+	dst = append(dst, c.gen...)
+	dst = append(dst, 1)
+	dst = append(dst, raw[:]...)
+	if hint.Bind.Host != "" {
+		dst = appendLength(append(dst, "\r\n"...), k.bindingLen(b, hint.Bind))
+		dst = k.appendBinding(dst, b, hint.Bind)
+	}
+	return append(dst, "\r\n"...)
+}
+
+func appendLength(dst []byte, n int) []byte {
+	return append(strconv.AppendInt(append(dst, '$'), int64(n), 10), "\r\n"...)
+}

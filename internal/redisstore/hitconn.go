@@ -1,0 +1,341 @@
+package redisstore
+
+import (
+	"bytes"
+	"crypto/tls"
+	"encoding/binary"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"pinboard"
+)
+
+func epochOf(b []byte) pinboard.Epoch { return pinboard.Epoch(binary.BigEndian.Uint64(b)) }
+
+// A hitConn is one connection for hits, to a server whose identity was read
+// on it (G1): names of leases carry it, so another server has none of them.
+// Replies are taken strictly in the order of the calls; the first that is
+// late or not understood ends the connection.
+type hitConn struct {
+	line  *hitLine
+	conn  net.Conn
+	gen   string // short
+	clock *serverClock
+
+	mu       sync.Mutex
+	out      []byte // commands not written yet
+	spare    []byte
+	flushing bool
+	dead     bool
+	waiting  queue
+
+	in       []byte // received and not yet understood; the reader's
+	deadline time.Time
+}
+
+var errReply = errors.New("unexpected reply")
+
+// dialHits opens a connection, signs in and asks who answers.
+func (s *Store) dialHits(n *node) (*hitConn, error) {
+	conn, err := net.DialTimeout("tcp", n.addr, dialTimeout)
+	if err != nil {
+		return nil, err
+	}
+	conn.SetDeadline(time.Now().Add(silence))
+	if n.tls != nil {
+		conn = tls.Client(conn, n.tls)
+	}
+	c := &hitConn{conn: conn}
+	info, err := c.greet(n)
+	if err != nil {
+		conn.Close()
+		return nil, err
+	}
+	run := infoField(info, "run_id")
+	if run == "" {
+		conn.Close()
+		return nil, errReply
+	}
+	c.gen, c.clock = shortGen(run), s.clocks.clock(run)
+	conn.SetDeadline(time.Time{})
+	return c, nil
+}
+
+func (c *hitConn) greet(n *node) (info string, err error) {
+	var out []byte
+	replies := 1
+	switch {
+	case n.user != "":
+		out = appendCommand(out, "AUTH", n.user, n.password)
+		replies++
+	case n.password != "":
+		out = appendCommand(out, "AUTH", n.password)
+		replies++
+	}
+	if n.db != 0 {
+		out = appendCommand(out, "SELECT", strconv.Itoa(n.db))
+		replies++
+	}
+	out = appendCommand(out, "INFO", "server")
+	if _, err := c.conn.Write(out); err != nil {
+		return "", err
+	}
+	for ; replies > 1; replies-- {
+		line, err := c.await(lineReply)
+		if err != nil || !strings.HasPrefix(line, "+OK") {
+			return "", errors.Join(errReply, err)
+		}
+	}
+	return c.await(bulkReply)
+}
+
+func appendCommand(b []byte, words ...string) []byte {
+	b = append(strconv.AppendInt(append(b, '*'), int64(len(words)), 10), "\r\n"...)
+	for _, w := range words {
+		b = append(strconv.AppendInt(append(b, '$'), int64(len(w)), 10), "\r\n"...)
+		b = append(append(b, w...), "\r\n"...)
+	}
+	return b
+}
+
+// await reads until parse finds a whole reply at the start of c.in.
+func (c *hitConn) await(parse func([]byte) (value string, n int, err error)) (string, error) {
+	for {
+		v, n, err := parse(c.in)
+		if err != nil {
+			return "", err
+		}
+		if n > 0 {
+			c.in = c.in[n:]
+			return v, nil
+		}
+		var b [4096]byte
+		k, err := c.conn.Read(b[:])
+		if err != nil {
+			return "", err
+		}
+		c.in = append(c.in, b[:k]...)
+	}
+}
+
+func lineReply(b []byte) (string, int, error) {
+	i := bytes.IndexByte(b, '\n')
+	return string(b[:i+1]), i + 1, nil
+}
+
+func bulkReply(b []byte) (string, int, error) {
+	v, n, err := bulkAt(b, 0)
+	if err != nil || n < 0 {
+		return "", 0, err
+	}
+	return string(v), n, nil
+}
+
+// read takes replies until the connection ends.
+func (c *hitConn) read() {
+	defer c.die()
+	buf := make([]byte, 0, 1<<14)
+	buf = append(buf, c.in...)
+	for {
+		used := 0
+		for {
+			n, err := c.reply(buf[used:])
+			if err != nil {
+				return
+			}
+			if n == 0 {
+				break
+			}
+			used += n
+		}
+		buf = buf[:copy(buf, buf[used:])]
+		if len(buf) == cap(buf) {
+			return // no reply to a hit is that long
+		}
+		n, err := c.receive(buf[len(buf):cap(buf)])
+		if err != nil {
+			return
+		}
+		buf = buf[:len(buf)+n]
+	}
+}
+
+// receive reads once. The deadline moves in coarse steps, and one that finds
+// nobody waiting for long is none.
+func (c *hitConn) receive(b []byte) (int, error) {
+	for {
+		if now := time.Now(); c.deadline.Sub(now) < silence/2 {
+			c.deadline = now.Add(silence)
+			c.conn.SetDeadline(c.deadline)
+		}
+		n, err := c.conn.Read(b)
+		if n > 0 {
+			return n, nil
+		}
+		if err == nil {
+			return 0, io.ErrNoProgress
+		}
+		if !errors.Is(err, os.ErrDeadlineExceeded) || c.overdue() {
+			return 0, err
+		}
+	}
+}
+
+func (c *hitConn) overdue() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	first := c.waiting.first()
+	return first != nil && time.Since(first.sent) > silence
+}
+
+// reply consumes one whole reply; 0 when there is none yet.
+func (c *hitConn) reply(b []byte) (int, error) {
+	if len(b) == 0 {
+		return 0, nil
+	}
+	end := bytes.IndexByte(b, '\n') + 1
+	if end == 0 {
+		return 0, nil
+	}
+	var part [3][]byte
+	n, parts := end, 0
+	switch b[0] {
+	case '-':
+	case '*':
+		parts = int(b[1] - '0')
+		if end != 4 || parts < 2 || parts > 3 {
+			return 0, errReply
+		}
+		for i := range parts {
+			v, next, err := bulkAt(b, n)
+			if err != nil {
+				return 0, err
+			}
+			if next < 0 {
+				return 0, nil
+			}
+			part[i], n = v, next
+		}
+	default:
+		return 0, errReply
+	}
+	c.mu.Lock()
+	call := c.waiting.pop()
+	c.mu.Unlock()
+	if call == nil {
+		return 0, errReply
+	}
+	call.refused = parts == 0
+	call.moved = parts == 0 && isRedirect(b[1:end])
+	call.row = append(call.row[:0], part[0]...)
+	call.lease = append(call.lease[:0], part[1]...)
+	call.binding = append(call.binding[:0], part[2]...)
+	call.done <- struct{}{}
+	return n, nil
+}
+
+func isRedirect(line []byte) bool {
+	for _, w := range [...]string{"MOVED ", "ASK ", "TRYAGAIN "} {
+		if len(line) >= len(w) && string(line[:len(w)]) == w {
+			return true
+		}
+	}
+	return false
+}
+
+// bulkAt reads a bulk string at b[i:], nil for the absent one; next is -1
+// while it is not whole.
+func bulkAt(b []byte, i int) (v []byte, next int, err error) {
+	if i >= len(b) {
+		return nil, -1, nil
+	}
+	if b[i] != '$' {
+		return nil, 0, errReply
+	}
+	end := bytes.IndexByte(b[i:], '\n')
+	if end < 0 {
+		return nil, -1, nil
+	}
+	digits := b[i+1 : i+end-1]
+	if string(digits) == "-1" {
+		return nil, i + end + 1, nil
+	}
+	n := 0
+	for _, d := range digits {
+		if d < '0' || d > '9' || n > 1<<20 {
+			return nil, 0, errReply
+		}
+		n = 10*n + int(d-'0')
+	}
+	start := i + end + 1
+	if start+n+2 > len(b) {
+		return nil, -1, nil
+	}
+	if b[start+n] != '\r' || b[start+n+1] != '\n' {
+		return nil, 0, errReply
+	}
+	return b[start : start+n], start + n + 2, nil
+}
+
+// die closes the connection and tells everybody who waits on it.
+func (c *hitConn) die() {
+	c.mu.Lock()
+	if c.dead {
+		c.mu.Unlock()
+		return
+	}
+	c.dead = true
+	var lost []*hitCall
+	for call := c.waiting.pop(); call != nil; call = c.waiting.pop() {
+		lost = append(lost, call)
+	}
+	c.mu.Unlock()
+	c.line.cur.CompareAndSwap(c, nil)
+	c.conn.Close()
+	for _, call := range lost {
+		call.broken = true
+		call.done <- struct{}{}
+	}
+}
+
+// A queue is first in, first out, in a ring that grows.
+type queue struct {
+	ring       []*hitCall
+	head, size int
+}
+
+func (q *queue) push(c *hitCall) {
+	if q.size == len(q.ring) {
+		bigger := make([]*hitCall, max(64, 2*len(q.ring)))
+		for i := range q.size {
+			bigger[i] = q.ring[(q.head+i)%len(q.ring)]
+		}
+		q.ring, q.head = bigger, 0
+	}
+	q.ring[(q.head+q.size)%len(q.ring)] = c
+	q.size++
+}
+
+func (q *queue) first() *hitCall {
+	if q.size == 0 {
+		return nil
+	}
+	return q.ring[q.head]
+}
+
+func (q *queue) pop() *hitCall {
+	if q.size == 0 {
+		return nil
+	}
+	c := q.ring[q.head]
+	q.ring[q.head] = nil
+	q.head = (q.head + 1) % len(q.ring)
+	q.size--
+	return c
+}

@@ -1,0 +1,282 @@
+package redisstore
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/rueidis"
+)
+
+// Options of a Store.
+type Options struct {
+	// URL names the store:
+	//
+	//	redis://[user:password@]host:port[/db]           one server
+	//	redis+sentinel://[user:password@]s1:p1,s2:p2[/db]?master=NAME
+	//	                  [&sentinel_user=U&sentinel_password=P]
+	//	redis+cluster://[user:password@]h1:p1,h2:p2      some nodes of a cluster
+	//
+	// rediss instead of redis speaks TLS, with ?ca=FILE for the certificates
+	// to trust and ?servername=NAME for the name to expect. User, password and
+	// parameters are percent-encoded. A redis:// server that is part of a
+	// cluster is used as one.
+	URL string
+
+	Prefix    string // of every key; "pb" by default
+	Buckets   int    // fixed for the life of the stored data
+	Hostnames bool   // hostname mode; likewise
+
+	AllowEvicting bool // accept a maxmemory-policy that evicts
+	RequireSafe   bool // refuse to start below Guarantee.Safe
+
+	OnStep  func(addr string)                              // a server's clock stepped (G4)
+	Observe func(op string, took time.Duration, err error) // each Update, Walk and Entries
+
+	clock string // tests: another clock for the scripts
+}
+
+// A ConfigError is a store that this node must not use as it is configured.
+// Its text is one line for the operator.
+type ConfigError struct{ text string }
+
+func (e *ConfigError) Error() string { return e.text }
+
+func misconfigured(format string, args ...any) error {
+	return &ConfigError{fmt.Sprintf(format, args...)}
+}
+
+// format is the version of keys, values and scripts.
+const format = 1
+
+// Open connects, checks that the store may be used and starts to follow its
+// clock. An error that is no *ConfigError may go away by itself.
+func Open(ctx context.Context, opt Options) (*Store, error) {
+	t, err := parseURL(opt.URL)
+	if err != nil {
+		return nil, misconfigured("%v", err)
+	}
+	if opt.Prefix == "" {
+		opt.Prefix = "pb"
+	}
+	if strings.ContainsAny(opt.Prefix, "{}%") {
+		return nil, misconfigured("key prefix %q contains one of { } %%", opt.Prefix)
+	}
+	if opt.Buckets < 1 || opt.Buckets > 16384 {
+		return nil, misconfigured("bucket count %d is not between 1 and 16384", opt.Buckets)
+	}
+	if opt.clock == "" {
+		opt.clock = realClock
+	}
+	s := &Store{
+		opt: opt, keys: newKeyspace(opt.Prefix, opt.Buckets), scripts: newScripts(opt.clock),
+		clocks: newClocks(time.Now), workers: newWorkers(), nonce: rand.Text()[:8] + ".",
+		cool: make([]atomic.Bool, opt.Buckets), done: make(chan struct{}),
+	}
+	s.topo = newTopology(t, opt.Buckets, s.newHitLine)
+	if err := s.prepare(ctx); err != nil {
+		s.topo.close()
+		return nil, err
+	}
+	loop, stop := context.WithCancel(context.Background())
+	s.stop = stop
+	go s.follow(loop)
+	return s, nil
+}
+
+// Close ends all connections.
+func (s *Store) Close() {
+	s.stop()
+	<-s.done
+	s.topo.close()
+}
+
+func (s *Store) prepare(ctx context.Context) error {
+	ctx, cancel := bounded(ctx, 5*time.Second)
+	defer cancel()
+	if err := s.detectCluster(ctx); err != nil {
+		return err
+	}
+	if err := s.topo.refresh(ctx, false); err != nil {
+		return err
+	}
+	nodes := s.topo.all()
+	for _, n := range nodes {
+		if err := s.probe(ctx, n); err != nil {
+			return err
+		}
+	}
+	if err := s.assertHeader(ctx); err != nil {
+		return err
+	}
+	g, err := s.assess(ctx)
+	if err != nil {
+		return err
+	}
+	if s.opt.RequireSafe && !g.Safe {
+		return misconfigured("the store cannot keep single ownership through partitions of its own: %s", g.Reason)
+	}
+	return nil
+}
+
+// detectCluster asks a redis:// server whether it is part of a cluster.
+func (s *Store) detectCluster(ctx context.Context) error {
+	if s.topo.t.cluster || s.topo.t.master != "" {
+		return nil
+	}
+	if err := s.topo.refresh(ctx, false); err != nil {
+		return err
+	}
+	m, err := s.topo.peek(0).do(ctx, "INFO", "cluster")
+	if err != nil {
+		return refused(err, "info")
+	}
+	if strings.Contains(text(m), "cluster_enabled:1") {
+		s.topo.t.cluster = true
+	}
+	return nil
+}
+
+// refused makes an operator's line of a missing permission or a rejected
+// password; other errors stay what they are.
+func refused(err error, command string) error {
+	e, ok := rueidis.IsRedisErr(err)
+	if !ok {
+		if word := err.Error(); strings.Contains(word, "WRONGPASS") || strings.Contains(word, "NOAUTH") {
+			return misconfigured("the store rejects the user or password of its URL")
+		}
+		return err
+	}
+	switch word, _, _ := strings.Cut(e.Error(), " "); word {
+	case "NOPERM":
+		return misconfigured("the store's user lacks a permission: add +%s (ACL SETUSER ... +info +time)", command)
+	case "NOAUTH", "WRONGPASS":
+		return misconfigured("the store rejects the user or password of its URL")
+	}
+	return unavailable("%s", e.Error())
+}
+
+// probe checks permissions and that the server does not evict.
+func (s *Store) probe(ctx context.Context, n *node) error {
+	if _, err := n.do(ctx, "TIME"); err != nil {
+		return refused(err, "time")
+	}
+	if _, err := n.do(ctx, "INFO", "server"); err != nil {
+		return refused(err, "info")
+	}
+	if _, err := s.run(ctx, n, s.scripts.clock, nil, []string{""}); err != nil {
+		if e, ok := rueidis.IsRedisErr(err); ok && strings.Contains(e.Error(), "permission") {
+			return misconfigured("the store's user lacks a permission inside scripts: add +info +time +@scripting (ACL SETUSER ...)")
+		}
+		return refused(err, "evalsha +eval")
+	}
+	m, err := n.do(ctx, "INFO", "memory")
+	if err != nil {
+		return refused(err, "info")
+	}
+	policy := infoField(text(m), "maxmemory_policy")
+	if policy != "" && policy != "noeviction" && infoField(text(m), "maxmemory") != "0" && !s.opt.AllowEvicting {
+		return misconfigured("the store evicts keys (maxmemory-policy %s): set noeviction, or allow it explicitly", policy)
+	}
+	return nil
+}
+
+func infoField(info, name string) string {
+	for line := range strings.SplitSeq(info, "\r\n") {
+		if v, ok := strings.CutPrefix(line, name+":"); ok {
+			return v
+		}
+	}
+	return ""
+}
+
+// assertHeader writes or compares what all nodes must agree on.
+func (s *Store) assertHeader(ctx context.Context) error {
+	mode := "plain"
+	if s.opt.Hostnames {
+		mode = "hostnames"
+	}
+	want := strings.Join([]string{strconv.Itoa(format), strconv.Itoa(s.opt.Buckets), mode}, " ")
+	n, err := s.topo.node(ctx, 0)
+	if err != nil {
+		return err
+	}
+	if _, err := n.do(ctx, "SET", s.keys.header(), want, "NX"); err != nil && !rueidis.IsRedisNil(err) {
+		return refused(err, "set")
+	}
+	m, err := n.do(ctx, "GET", s.keys.header())
+	if err != nil {
+		return refused(err, "get")
+	}
+	got := strings.Fields(text(m))
+	if len(got) != 3 {
+		return misconfigured("%s in the store is not a header of this program: use another key prefix", s.keys.header())
+	}
+	for i, what := range []string{"format", "bucket count", "mode"} {
+		if w := strings.Fields(want)[i]; got[i] != w {
+			return misconfigured("the store was set up with %s %s, this node has %s", what, got[i], w)
+		}
+	}
+	return nil
+}
+
+// follow keeps an eye on the servers: their clocks each second, where they
+// are and what they guarantee now and then.
+func (s *Store) follow(ctx context.Context) {
+	defer close(s.done)
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	var busy atomic.Bool
+	for i := 1; ; i++ {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		s.clocks.tick()
+		if !busy.CompareAndSwap(false, true) {
+			continue
+		}
+		wg.Add(1)
+		go func() {
+			defer wg.Done()
+			defer busy.Store(false)
+			s.look(ctx, i)
+		}()
+	}
+}
+
+func (s *Store) look(ctx context.Context, round int) {
+	ctx, cancel := bounded(ctx, opTimeout)
+	defer cancel()
+	if round%5 == 0 || s.topo.peek(0) == nil {
+		s.topo.refresh(ctx, false)
+	}
+	var wg sync.WaitGroup
+	for _, n := range s.topo.all() {
+		wg.Go(func() {
+			if _, err := s.run(ctx, n, s.scripts.clock, nil, []string{""}); err != nil {
+				s.topo.suspect(n)
+			}
+		})
+	}
+	wg.Wait()
+	if round%30 == 0 {
+		s.assess(ctx)
+		s.assertHeader(ctx)
+	}
+}
+
+// IsConfig reports whether err will not go away by itself.
+func IsConfig(err error) bool {
+	var c *ConfigError
+	return errors.As(err, &c)
+}

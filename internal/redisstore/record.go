@@ -1,0 +1,238 @@
+package redisstore
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"math"
+
+	"github.com/cespare/xxhash/v2"
+
+	"pinboard/internal/directory"
+)
+
+// A lease record is the digest of the session's worker record (so that
+// comparing the lease compares both, and a node that knows the worker need
+// not read it again), 4 bytes of presence, then what is present.
+func encodeLease(digest uint64, l *directory.Lease) string {
+	b := binary.BigEndian.AppendUint64(make([]byte, 0, 128), digest)
+	b = append(b, 0, 0, 0, 0)
+	e := leaseWriter{b: b}
+	visitLease(&e, l)
+	binary.BigEndian.PutUint32(e.b[8:], e.present)
+	return string(e.b)
+}
+
+func decodeLease(s string) (digest uint64, l directory.Lease, err error) {
+	d := leaseReader{decoder: decoder{s: s}}
+	digest = d.uint64()
+	d.present = uint32(d.byte())<<24 | uint32(d.byte())<<16 | uint32(d.byte())<<8 | uint32(d.byte())
+	visitLease(&d, &l)
+	if d.bad || len(d.s) > 0 || d.present>>d.n != 0 {
+		return 0, directory.Lease{}, errCorrupt
+	}
+	return digest, l, nil
+}
+
+// leaseVisitor reads or writes the fields of a lease in one order.
+type leaseVisitor interface {
+	text(*string)
+	number(*int64)
+	flag(*bool)
+	float(*float64)
+	degrade(*directory.Degrade)
+	texts(*[]string)
+}
+
+func visitLease(v leaseVisitor, l *directory.Lease) {
+	v.text(&l.Gen)
+	v.number(&l.Until)
+	v.number(&l.TTL)
+	v.number(&l.At)
+	v.float(&l.Headroom)
+	v.flag(&l.Beaten)
+	v.flag(&l.OwnDrain)
+	v.flag(&l.Drain)
+	v.number(&l.DrainAt)
+	v.degrade(&l.Degraded)
+	v.number(&l.FailSince)
+	v.number(&l.ProvedAt)
+	v.text(&l.Replaced)
+	v.text(&l.Successor)
+	v.texts(&l.Behind)
+	v.flag(&l.Restated)
+	v.number(&l.Hold)
+	v.number(&l.Restating)
+	v.number(&l.Ordered)
+	v.flag(&l.Want)
+	v.flag(&l.Acks)
+	v.flag(&l.Ejected)
+	v.number(&l.Ended)
+	v.text(&l.Super)
+	v.number(&l.SuperAt)
+}
+
+type leaseWriter struct {
+	b       []byte
+	n       int
+	present uint32
+}
+
+func (w *leaseWriter) mark(set bool) bool {
+	if set {
+		w.present |= 1 << w.n
+	}
+	w.n++
+	return set
+}
+
+func (w *leaseWriter) text(p *string) {
+	if w.mark(*p != "") {
+		w.b = appendText(w.b, *p)
+	}
+}
+
+func (w *leaseWriter) number(p *int64) {
+	if w.mark(*p != 0) {
+		w.b = binary.AppendVarint(w.b, *p)
+	}
+}
+
+func (w *leaseWriter) flag(p *bool) { w.mark(*p) }
+
+func (w *leaseWriter) float(p *float64) {
+	if w.mark(*p != 0) {
+		w.b = binary.BigEndian.AppendUint64(w.b, math.Float64bits(*p))
+	}
+}
+
+func (w *leaseWriter) degrade(p *directory.Degrade) {
+	if w.mark(*p != 0) {
+		w.b = append(w.b, byte(*p))
+	}
+}
+
+func (w *leaseWriter) texts(p *[]string) {
+	if !w.mark(len(*p) > 0) {
+		return
+	}
+	w.b = binary.AppendVarint(w.b, int64(len(*p)))
+	for _, s := range *p {
+		w.b = appendText(w.b, s)
+	}
+}
+
+type leaseReader struct {
+	decoder
+	n       int
+	present uint32
+}
+
+func (r *leaseReader) next() bool {
+	r.n++
+	return r.present>>(r.n-1)&1 != 0
+}
+
+func (r *leaseReader) text(p *string) {
+	if r.next() {
+		*p = r.decoder.text()
+	}
+}
+
+func (r *leaseReader) number(p *int64) {
+	if r.next() {
+		*p = r.varint()
+	}
+}
+
+func (r *leaseReader) flag(p *bool) { *p = r.next() }
+
+func (r *leaseReader) float(p *float64) {
+	if r.next() {
+		*p = r.decoder.float()
+	}
+}
+
+func (r *leaseReader) degrade(p *directory.Degrade) {
+	if r.next() {
+		*p = directory.Degrade(r.byte())
+	}
+}
+
+func (r *leaseReader) texts(p *[]string) {
+	if !r.next() {
+		return
+	}
+	for n := r.varint(); n > 0 && !r.bad; n-- {
+		*p = append(*p, r.decoder.text())
+	}
+}
+
+func encodeWorker(w *directory.Worker) (record string, digest uint64) {
+	b, err := json.Marshal(w)
+	if err != nil {
+		panic(err) // strings, numbers, lists and a map of strings always marshal
+	}
+	return string(b), xxhash.Sum64(b)
+}
+
+func decodeWorker(s string) (*directory.Worker, error) {
+	var w directory.Worker
+	if json.Unmarshal([]byte(s), &w) != nil {
+		return nil, errCorrupt
+	}
+	return &w, nil
+}
+
+func encodeMeta(m *directory.Meta) string {
+	b := appendText(make([]byte, 0, 72), m.Gen)
+	for _, v := range [...]int64{m.Since, m.Cold, m.Longest} {
+		b = binary.AppendVarint(b, v)
+	}
+	return string(b)
+}
+
+func decodeMeta(s string) (m directory.Meta, err error) {
+	if s == "" {
+		return m, nil
+	}
+	d := decoder{s: s}
+	m = directory.Meta{Gen: d.text(), Since: d.varint(), Cold: d.varint(), Longest: d.varint()}
+	if d.bad || len(d.s) > 0 {
+		return directory.Meta{}, errCorrupt
+	}
+	return m, nil
+}
+
+// A binding is its epoch, its wait and, for the rest of the value, the env:
+// hits compare the tail without decoding.
+const bindingEnvAt = 16
+
+func encodeBinding(b *directory.Binding) string {
+	v := binary.BigEndian.AppendUint64(make([]byte, 0, 32), uint64(b.Epoch))
+	v = binary.BigEndian.AppendUint64(v, uint64(b.Wait))
+	return string(append(v, b.Env...))
+}
+
+func decodeBinding(s string) (directory.Binding, error) {
+	d := decoder{s: s}
+	b := directory.Binding{Epoch: int64(d.uint64()), Wait: int64(d.uint64()), Env: d.take(len(d.s))}
+	if d.bad {
+		return directory.Binding{}, errCorrupt
+	}
+	return b, nil
+}
+
+func encodeOrders(o []directory.Order) string {
+	b, err := json.Marshal(o)
+	if err != nil {
+		panic(err) // as for a worker
+	}
+	return string(b)
+}
+
+func decodeOrders(s string) (o []directory.Order, err error) {
+	if json.Unmarshal([]byte(s), &o) != nil {
+		return nil, errCorrupt
+	}
+	return o, nil
+}

@@ -1,0 +1,131 @@
+package redisstore
+
+import (
+	"context"
+	"encoding/json"
+	"strconv"
+	"strings"
+
+	"pinboard/internal/directory"
+)
+
+// A step of Walk looks at this many keys of the server per row asked for: the
+// buckets of one server share its key space.
+const (
+	walkFactor = 4
+	walkMost   = 2000
+)
+
+// Walk implements directory.Store by SCAN in bounded steps. The cursor carries
+// the server it belongs to; on another one the walk begins again, so that rows
+// which exist throughout are met.
+func (s *Store) Walk(ctx context.Context, b int, cursor string, n int) (rows []directory.Walked, next string, err error) {
+	ctx, cancel := bounded(ctx, opTimeout)
+	defer cancel()
+	begun := s.clocks.now()
+	rows, next, err = s.walk(ctx, b, cursor, n)
+	if s.opt.Observe != nil {
+		s.opt.Observe("walk", s.clocks.now().Sub(begun), failure(err))
+	}
+	return rows, next, err
+}
+
+func (s *Store) walk(ctx context.Context, b int, cursor string, n int) ([]directory.Walked, string, error) {
+	sv, err := s.topo.node(ctx, b)
+	if err != nil {
+		return nil, "", err
+	}
+	info, err := sv.do(ctx, "INFO", "server")
+	if err != nil {
+		return nil, "", s.outside(sv, err)
+	}
+	here := infoField(text(info), "run_id") + ":"
+	at := "0"
+	if rest, ok := strings.CutPrefix(cursor, here); ok {
+		at = rest
+	}
+	count := strconv.Itoa(max(1, min(n*walkFactor, walkMost)))
+	m, err := sv.do(ctx, "SCAN", at, "MATCH", globEscaper.Replace(s.keys.tags[b])+"*", "COUNT", count, "TYPE", "string")
+	if err != nil {
+		return nil, "", s.outside(sv, err)
+	}
+	f, err := m.ToArray()
+	if err != nil || len(f) != 2 {
+		return nil, "", errCorrupt
+	}
+	rows, err := s.fetch(ctx, sv, b, texts(f[1]))
+	if next := text(f[0]); next != "0" {
+		return rows, here + next, err
+	}
+	return rows, "", err
+}
+
+var globEscaper = strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`, `]`, `\]`)
+
+// fetch reads the rows among keys; those that have gone meanwhile are left out.
+func (s *Store) fetch(ctx context.Context, n *node, b int, keys []string) ([]directory.Walked, error) {
+	var rows []directory.Walked
+	cmd := []string{"MGET"}
+	for _, name := range keys {
+		if k, ok := s.keys.parseRow(b, name); ok {
+			rows = append(rows, directory.Walked{Key: k})
+			cmd = append(cmd, name)
+		}
+	}
+	if len(rows) == 0 {
+		return nil, nil
+	}
+	m, err := n.do(ctx, cmd...)
+	if err != nil {
+		return nil, s.outside(n, err)
+	}
+	raw := texts(m)
+	if len(raw) != len(rows) {
+		return nil, errCorrupt
+	}
+	kept := rows[:0]
+	for i, w := range rows {
+		if raw[i] == "" {
+			continue
+		}
+		if w.Row, err = decodeRow(raw[i]); err != nil {
+			return nil, err
+		}
+		kept = append(kept, w)
+	}
+	return kept, nil
+}
+
+// Entries implements directory.Store.
+func (s *Store) Entries(ctx context.Context, b int, n int) ([]directory.Entry, error) {
+	if n < 1 {
+		return nil, nil
+	}
+	ctx, cancel := bounded(ctx, opTimeout)
+	defer cancel()
+	sv, err := s.topo.node(ctx, b)
+	if err != nil {
+		return nil, err
+	}
+	m, err := sv.do(ctx, "LRANGE", s.keys.fixed(b)[keyRing-1], "0", strconv.Itoa(n-1))
+	if err != nil {
+		return nil, s.outside(sv, err)
+	}
+	list := texts(m)
+	out := make([]directory.Entry, len(list))
+	for i, e := range list {
+		if json.Unmarshal([]byte(e), &out[i]) != nil {
+			return nil, errCorrupt
+		}
+	}
+	return out, nil
+}
+
+// outside is the error of a plain read: reported, never followed.
+func (s *Store) outside(n *node, err error) error {
+	s.topo.suspect(n)
+	if failure(err) != nil {
+		return err
+	}
+	return unavailable("%v", err)
+}
