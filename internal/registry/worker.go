@@ -91,15 +91,18 @@ var proofs = map[outbound.Outcome]directory.Proof{
 	outbound.Proved: directory.ProofOK, outbound.Unproved: directory.ProofMissing, outbound.Refuted: directory.ProofRefused,
 }
 
-// heartbeat renews a session. A pair in the beat is proved first, for a
-// session that this token may speak for; whether a session exists at all is
-// for Beat to say, which asks every bucket (ownership.md L9).
+// heartbeat renews a session that this token registered. A pair in the beat is
+// proved first. Whether an unknown session must register again is for Beat to
+// say, which asks every bucket (ownership.md L9).
 func (s *Server) heartbeat(ctx context.Context, p *passport.Principal, q *api.Heartbeat) (any, error) {
 	w, err := s.Directory.Session(ctx, q.SessionID)
 	if err != nil && !ends(err) {
 		return nil, err
 	}
-	known := w != nil && err == nil && w.Owner == p.Owner
+	if w != nil && w.Owner != p.Owner {
+		return nil, denied("session belongs to another token")
+	}
+	known := err == nil
 	b := directory.Beat{Session: q.SessionID, Owner: p.Owner, Headroom: q.Headroom, Draining: q.Draining, Acks: q.Acks, HasAcks: q.HasAcks}
 	if known && q.Challenge != "" {
 		outcome, _ := s.prove(ctx, outbound.Probe{URL: w.URL, Secret: w.Secret, Challenge: q.Challenge, Value: q.ChallengeValue}, "session "+q.SessionID)

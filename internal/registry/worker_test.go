@@ -203,15 +203,20 @@ func TestHeartbeatProofs(t *testing.T) {
 	}
 }
 
-// Without a pair nothing is proved; a session of another token, or of nobody,
-// is not even looked for on the network: Beat has the word.
+// Without a pair nothing is proved. A session of nobody is Beat's to answer; one
+// of another token is left alone, root's included.
 func TestHeartbeatUnproved(t *testing.T) {
 	n := start(t, nil)
 	n.session(directory.Worker{Session: "s1", Owner: "p/a", URL: "http://w", Proven: true})
 	n.post("/registry/heartbeat", "worker-a", `{"sessionId":"s1","headroom":0}`)
-	n.post("/registry/heartbeat", "worker-b", beat)
 	n.post("/registry/heartbeat", "root", strings.Replace(beat, "s1", "s9", 1))
-	want := []string{"Session s1", "Beat s1 p/a proof=0", "Session s1", "Beat s1 p/b proof=0", "Session s9", "Beat s9 /PINBOARD_TOKEN proof=0"}
+	want := []string{"Session s1", "Beat s1 p/a proof=0", "Session s9", "Beat s9 /PINBOARD_TOKEN proof=0"}
+	for _, token := range []string{"worker-b", "root"} {
+		if a := n.post("/registry/heartbeat", token, beat); a.status != 403 || a.body["error"] != "session belongs to another token" {
+			t.Errorf("%s: %d %s", token, a.status, a.text)
+		}
+		want = append(want, "Session s1")
+	}
 	if d := cmp.Diff(want, n.calls); d != "" {
 		t.Error(d)
 	}
