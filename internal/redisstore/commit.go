@@ -227,18 +227,11 @@ func (c *change) session(id string, s *directory.Session) {
 		c.hset(keyWorkers, t, record)
 	}
 	c.hset(keySessions, t, encodeLease(digest, &s.Lease))
-	if hittable(s, c.gen) {
+	if s.Forwardable(c.gen) {
 		c.arg("lease", key, encodeHit(s), strconv.FormatInt(s.Until, 10))
 	} else {
 		c.arg("del", key)
 	}
-}
-
-// hittable reports that requests may be forwarded to the session for as long
-// as its lease runs, with nothing else to look at: only then hits find it.
-func hittable(s *directory.Session, gen string) bool {
-	return s.Gen == gen && s.Replaced == "" && s.Degraded&directory.ProofsRefused == 0 &&
-		s.Successor == "" && s.Super == "" && s.Ended == 0 && !s.Restated
 }
 
 func (c *change) entries(e []directory.Entry) error {

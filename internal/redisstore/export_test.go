@@ -1,6 +1,10 @@
 package redisstore
 
-import "strconv"
+import (
+	"context"
+	"strconv"
+	"time"
+)
 
 // OffsetClock is a prelude that shows the server's time plus the microseconds
 // in the key "offset": tests step the clock of a server with it.
@@ -9,6 +13,15 @@ const OffsetClock = "local function clock() local t = redis.call('TIME') local o
 
 // SetClock makes scripts read the clock of prelude.
 func (o *Options) SetClock(prelude string) { o.clock = prelude }
+
+// SetNow makes the node read its own time from now.
+func (o *Options) SetNow(now func() time.Time) { o.now = now }
+
+// Look does at once what the background loop does each second.
+func (s *Store) Look() {
+	s.clocks.tick()
+	s.look(context.Background(), 1)
+}
 
 // Cold reports that bucket b is to be made cold before its next rule.
 func (s *Store) Cold(b int) bool { return s.cool[b].Load() }

@@ -16,15 +16,17 @@ import (
 // connection is closed (R10).
 const silence = 700 * time.Millisecond
 
-// The lease a hit reads: deadline, time of registration, flags.
+// The lease a hit reads: deadline, time of registration, flags and, for the
+// rest of the value, the worker's hostname. It is there only while requests
+// may go to the session with nothing else to look at (Session.Forwardable).
 const (
-	hitLen       = 17
+	hitHostAt    = 17
 	hitDraining  = 1
 	hitRestating = 2
 )
 
 func encodeHit(s *directory.Session) string {
-	b := binary.BigEndian.AppendUint64(make([]byte, 0, hitLen), uint64(s.Until))
+	b := binary.BigEndian.AppendUint64(make([]byte, 0, 32), uint64(s.Until))
 	b = binary.BigEndian.AppendUint64(b, uint64(s.At))
 	var flags byte
 	if s.OwnDrain || s.Drain {
@@ -33,7 +35,7 @@ func encodeHit(s *directory.Session) string {
 	if s.Lease.Restating != 0 {
 		flags |= hitRestating
 	}
-	return string(append(b, flags))
+	return string(append(append(b, flags), s.Worker.Hostname...))
 }
 
 // A hitCall is one MGET under way. The slices are reused; done carries one
@@ -92,9 +94,9 @@ func (s *Store) judgeHit(call *hitCall, line *hitConn, hint *directory.Hint, raw
 		return p, false, nil
 	case call.refused:
 		return p, false, unavailable("the server refuses reads")
-	case !hitRow(&p.Row, call.row, hint, raw) || len(call.lease) != hitLen:
+	case !hitRow(&p.Row, call.row, hint, raw) || len(call.lease) < hitHostAt:
 		return p, false, nil
-	case hint.Bind.Host != "" && (len(call.binding) < bindingEnvAt || string(call.binding[bindingEnvAt:]) != hint.Key.Env):
+	case hint.Bind.Host != "" && !bound(call, hint):
 		return p, false, nil
 	}
 	now := s.clocks.now()
@@ -108,6 +110,13 @@ func (s *Store) judgeHit(call *hitCall, line *hitConn, hint *directory.Hint, raw
 	p.Draining = call.lease[16]&hitDraining != 0
 	p.Settling = call.lease[16]&hitRestating != 0
 	return p, true, nil
+}
+
+// bound reports that the hostname shows the key's env and that the worker
+// serves it.
+func bound(call *hitCall, hint *directory.Hint) bool {
+	return len(call.binding) >= bindingEnvAt && string(call.binding[bindingEnvAt:]) == hint.Key.Env &&
+		string(call.lease[hitHostAt:]) == hint.Bind.Host
 }
 
 // hitRow reads a row if it is plain and the hinted session's.

@@ -191,7 +191,7 @@ func (c *hitConn) overdue() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	first := c.waiting.first()
-	return first != nil && time.Since(first.sent) > silence
+	return first != nil && c.line.s.clocks.now().Sub(first.sent) > silence
 }
 
 // reply consumes one whole reply; 0 when there is none yet.

@@ -39,7 +39,8 @@ type Options struct {
 	OnStep  func(addr string)                              // a server's clock stepped (G4)
 	Observe func(op string, took time.Duration, err error) // each Update, Walk and Entries
 
-	clock string // tests: another clock for the scripts
+	clock string           // tests: another clock for the scripts
+	now   func() time.Time // tests: the node's clock
 }
 
 // A ConfigError is a store that this node must not use as it is configured.
@@ -74,9 +75,12 @@ func Open(ctx context.Context, opt Options) (*Store, error) {
 	if opt.clock == "" {
 		opt.clock = realClock
 	}
+	if opt.now == nil {
+		opt.now = time.Now
+	}
 	s := &Store{
 		opt: opt, keys: newKeyspace(opt.Prefix, opt.Buckets), scripts: newScripts(opt.clock),
-		clocks: newClocks(time.Now), workers: newWorkers(), nonce: rand.Text()[:8] + ".",
+		clocks: newClocks(opt.now), workers: newWorkers(), nonce: rand.Text()[:8] + ".",
 		cool: make([]atomic.Bool, opt.Buckets), done: make(chan struct{}),
 	}
 	s.topo = newTopology(t, opt.Buckets, s.newHitLine)
@@ -111,6 +115,7 @@ func (s *Store) prepare(ctx context.Context) error {
 		if err := s.probe(ctx, n); err != nil {
 			return err
 		}
+		n.hits.dial()
 	}
 	if err := s.assertHeader(ctx); err != nil {
 		return err

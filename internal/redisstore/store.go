@@ -88,10 +88,12 @@ func (s *Store) update(ctx context.Context, b int, prefetch directory.Select, ru
 // errStepped says that the bucket must be made cold before any rule runs.
 var errStepped = errors.New("clock stepped")
 
-// coldForALease is what a stepped clock does to a bucket (G4).
+// coldForALease is what a stepped clock does to a bucket (G4); one of another
+// generation begins cold anyway. A cold time of before the step may lie far
+// ahead of a clock that went back: it is replaced.
 func coldForALease(tx *directory.Tx) error {
 	m := tx.Meta
-	if cold := tx.Now + m.Longest; cold > m.Cold || m.Cold > cold+m.Longest {
+	if cold := tx.Now + m.Longest; m.Gen == tx.Server && (m.Cold < cold || m.Cold > cold+m.Longest) {
 		m.Cold = cold
 		tx.PutMeta(m)
 		tx.Log(directory.Entry{Cause: "clock_stepped"})
@@ -194,7 +196,7 @@ func (s *Store) limits(ctx context.Context, v *view, tx *directory.Tx) (limits, 
 	}
 	if d, ok := ctx.Deadline(); ok {
 		least := float64(now.Sub(v.received).Microseconds()) * (1 - drift)
-		l.notAfter = min(l.notAfter, tx.Now+int64(least)+d.Sub(now).Microseconds())
+		l.notAfter = min(l.notAfter, tx.Now+int64(least)+time.Until(d).Microseconds())
 	}
 	return l, nil
 }

@@ -1,7 +1,9 @@
 package redisstore
 
 import (
+	"cmp"
 	"context"
+	"slices"
 	"sync"
 
 	"github.com/cespare/xxhash/v2"
@@ -98,6 +100,9 @@ func (s *Store) complete(ctx context.Context, b int, n *node, v *view) (bool, er
 		for _, e := range v.sessions {
 			v.roster = append(v.roster, e.s)
 		}
+		slices.SortFunc(v.roster, func(a, b directory.Session) int {
+			return cmp.Compare(a.Worker.Session, b.Worker.Session)
+		})
 	}
 	return true, nil
 }
