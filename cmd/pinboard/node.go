@@ -25,8 +25,8 @@ import (
 )
 
 const (
-	keepEvery   = time.Second     // one bounded step of housekeeping
-	censusEvery = 2 * time.Second // how old the counts of /readyz and /metrics may be
+	keepEvery   = 200 * time.Millisecond // one bounded step of housekeeping
+	censusEvery = 2 * time.Second        // how old the counts of /readyz and /metrics may be
 )
 
 // node is one Pinboard node: its parts, wired.
@@ -98,7 +98,7 @@ func (n *node) boot(ctx context.Context) error {
 	d := directory.New(directory.Options{
 		Store: timedStore{store, n.metrics.Stored}, Lease: n.cfg.LeaseTTL, NoCold: n.cfg.ColdStart == "off",
 		Hostnames: n.cfg.HostnameAware, Balance: n.cfg.BalanceFactor, PlaceLimit: int64(n.cfg.RestateAfter),
-		Node: nodeName(),
+		Node: nodeName(), Connect: n.proxy.Connect,
 	})
 	if err := d.Touch(ctx); err != nil {
 		return err

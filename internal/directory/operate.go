@@ -98,6 +98,7 @@ func (d *Directory) onSession(ctx context.Context, sel Selector, rule func(tx *T
 	})
 	if slices.Contains(done, true) {
 		n = 1
+		d.roster.expire()
 	}
 	return n, joined(err)
 }

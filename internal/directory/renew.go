@@ -25,6 +25,7 @@ const (
 type Renewal struct {
 	Standing Standing
 	Reason   string
+	Worker   *Worker
 	Lease    Lease
 	Now      Micros
 	Messages []Message
@@ -54,7 +55,7 @@ func (p *Rules) Renew(tx *Tx, b Pulse) Renewal {
 	if s.Want && r.Standing == Renewed && p.mayOrder(&s.Lease, tx.Now) {
 		r.Standing, r.Reason = Due, "restatement wanted"
 	}
-	r.Lease = s.Lease
+	r.Worker, r.Lease = s.Worker, s.Lease
 	if !sameLease(&before, &s.Lease) {
 		tx.PutSession(*s)
 	}

@@ -111,6 +111,19 @@ func (d *Directory) connectFailed(w *Worker) {
 	}
 }
 
+// tryConnect is the one connect that each beat of a worker degraded by failed
+// connects is worth; a success clears the cause for every node.
+func (d *Directory) tryConnect(w *Worker) {
+	ctx, cancel := context.WithTimeout(context.Background(), reportTime)
+	defer cancel()
+	if d.o.Connect(ctx, w) == nil {
+		d.health.mu.Lock()
+		delete(d.health.fails, w.Session)
+		d.health.mu.Unlock()
+		d.setDegraded(w, 0, ConnectsFailed)
+	}
+}
+
 func (d *Directory) releaseFresh(ctx context.Context, p Placement) (released bool) {
 	ctx, cancel := d.o.Within(context.WithoutCancel(ctx), reportTime)
 	defer cancel()

@@ -50,6 +50,13 @@ func (r *roster) process(session string) string {
 	return ""
 }
 
+// expire makes the next placement read the roster: this node changed it.
+func (r *roster) expire() {
+	r.mu.Lock()
+	r.read = time.Time{}
+	r.mu.Unlock()
+}
+
 // refresh reads the roster from bucket b, once for all who ask meanwhile.
 func (d *Directory) refresh(ctx context.Context, b int) error {
 	r := &d.roster

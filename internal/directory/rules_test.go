@@ -679,3 +679,58 @@ func TestACallerIsProvedBySessionSecretAndRow(t *testing.T) {
 		t.Errorf("a succeeded session: %v", err)
 	}
 }
+
+func TestFailedConnectsDegradeAndAConnectAtABeatClears(t *testing.T) {
+	works := false
+	w := newWorld(t, 1, func(o *directory.Options) {
+		o.Go = func(f func()) { f() }
+		o.Connect = func(context.Context, *directory.Worker) error {
+			if works {
+				return nil
+			}
+			return errAway
+		}
+	}).warm()
+	a := w.proc("w1").register(0)
+	p := w.place(0, "a")
+	w.place(0, "a")
+	p.Fresh = false
+	fail := func(n int) {
+		for range n {
+			w.nodes[0].Report(bg, p, directory.Unreachable)
+		}
+	}
+	fail(5)
+	w.place(0, "b") // nothing else was ever reached: this node may be the one cut off
+	b := w.proc("w2").register(0)
+	q := w.placeOn(b, "other")
+	w.nodes[0].Report(bg, q, directory.Served)
+	fail(1)
+	w.place(0, "a") // keeps its ids
+	for i := range 20 {
+		if got := w.place(0, fmt.Sprint("new", i)); got.Worker.ClientID != "w2" {
+			t.Fatalf("a degraded worker got %s", got.Key)
+		}
+	}
+	a.mustBeat(0)
+	w.after(2 * time.Second)
+	if got := w.place(0, "still"); got.Worker.ClientID != "w2" {
+		t.Fatal("cleared by a beat whose connect failed")
+	}
+	works = true
+	a.mustBeat(0)
+	w.after(2 * time.Second)
+	w.placeOn(a, "again")
+}
+
+// placeOn places ids until one lands on p.
+func (w *world) placeOn(p *proc, name string) directory.Placement {
+	w.t.Helper()
+	for i := range 50 {
+		if got := w.place(0, fmt.Sprint(name, i)); got.Worker.Session == p.session {
+			return got
+		}
+	}
+	w.t.Fatalf("%s gets no ids", p.reg.Worker.ClientID)
+	return directory.Placement{}
+}

@@ -55,6 +55,7 @@ func (d *Directory) Register(ctx context.Context, reg *Registration) (Grant, err
 	for _, ns := range w.Namespaces {
 		d.known.add(ns)
 	}
+	d.roster.expire()
 	return g, nil
 }
 
@@ -233,6 +234,9 @@ func (d *Directory) Beat(ctx context.Context, b Beat) (Grant, error) {
 		}
 		placed += r.Placed
 		g.Messages = append(g.Messages, r.Messages...)
+	}
+	if d.o.Connect != nil && worst.Lease.Degraded&ConnectsFailed != 0 {
+		d.o.Go(func() { d.tryConnect(worst.Worker) })
 	}
 	g.Draining, g.DrainLeft = worst.Lease.Drain, drainLeft(worst.Lease.DrainAt, worst.Now)
 	if worst.Standing == Renewed && placed > d.o.PlaceLimit && d.rules.mayOrder(&worst.Lease, worst.Now) {
