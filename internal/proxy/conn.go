@@ -142,6 +142,7 @@ func (c *conn) readHead(x *exchange) (*pinboard.Refusal, error) {
 			}
 			if !timed {
 				timed = true
+				c.pause(c.p.cfg.Now()) // a head in progress is not idle
 				_ = c.nc.SetReadDeadline(time.Now().Add(c.p.cfg.HeadTimeout))
 			}
 		}

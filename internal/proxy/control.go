@@ -23,6 +23,9 @@ func isControl(path string) bool {
 	return strings.HasPrefix(path, "/registry/") || strings.HasPrefix(path, "/dashboard/")
 }
 
+// controlPatience bounds how long a request body of the control plane may take.
+const controlPatience = 30 * time.Second
+
 // control runs the control handler on this connection, keeping its framing
 // and reuse in the engine's hands.
 func (x *exchange) control() (keep, graceful bool) {
@@ -38,6 +41,14 @@ func (x *exchange) control() (keep, graceful bool) {
 	x.noteOrigin()
 	c.consume(len(x.head))
 	x.head = nil
+	if x.req.HasBody() {
+		_ = c.nc.SetReadDeadline(time.Now().Add(controlPatience))
+		defer func() {
+			if c.cause() == uncut {
+				_ = c.nc.SetReadDeadline(time.Time{})
+			}
+		}()
+	}
 	in := &controlBody{x: x, body: body{framing: x.req.Body, left: x.req.ContentLength}, left: c.p.cfg.ControlBody}
 	r.RemoteAddr = c.nc.RemoteAddr().String()
 	r.Body, r.ContentLength = io.NopCloser(in), x.req.ContentLength
@@ -246,12 +257,7 @@ func (w *controlWriter) head() []byte {
 	b := bytes.NewBuffer(appendStatus(nil, w.status))
 	_ = h.Write(b)
 	out := x.appendCORS(b.Bytes())
-	switch {
-	case w.closing:
-		out = append(out, "Connection: close\r\n"...)
-	case x.req.Minor == 0:
-		out = append(out, "Connection: keep-alive\r\n"...)
-	}
+	out = x.appendPersistence(out, w.closing)
 	if w.chunked {
 		out = append(out, "Transfer-Encoding: chunked\r\n"...)
 	}

@@ -96,8 +96,12 @@ func (x *exchange) releaseHeads() {
 func (x *exchange) finish() {
 	c := x.c
 	now := c.p.cfg.Now()
-	if !x.obs.Start.IsZero() {
-		x.obs.Total = now.Sub(x.obs.Start)
+	if x.obs.Start.IsZero() { // the head never came whole
+		x.obs.Start = now
+	}
+	x.obs.Total = now.Sub(x.obs.Start)
+	if x.obs.Method == "" {
+		x.obs.Method = otherMethod
 	}
 	x.obs.Peer = c.peer.text
 	c.p.cfg.Observe(&x.obs)
@@ -140,6 +144,9 @@ func (x *exchange) instance() (keep, graceful bool) {
 	c := x.c
 	if refusal := x.prepare(); refusal != nil {
 		return x.reject(refusal)
+	}
+	if hops, limited := x.maxForwards(); limited && hops == 0 {
+		return x.answerOptions()
 	}
 	if !c.begin(resolving, x.bodyInHand()) {
 		x.obs.End = ClientGone

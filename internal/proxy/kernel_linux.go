@@ -13,6 +13,25 @@ import (
 // request head has arrived (ownership.md F1).
 const userTimeout = 5 * time.Second
 
+// hasSpoken reports whether a read of the idle nc would not wait.
+func hasSpoken(nc net.Conn) bool {
+	c, ok := nc.(syscall.Conn)
+	if !ok {
+		return false
+	}
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return true
+	}
+	spoken := false
+	_ = raw.Control(func(fd uintptr) {
+		var one [1]byte
+		_, _, err := unix.Recvfrom(int(fd), one[:], unix.MSG_PEEK|unix.MSG_DONTWAIT)
+		spoken = err != unix.EAGAIN
+	})
+	return spoken
+}
+
 // setUserTimeout sets TCP_USER_TIMEOUT; 0 is none.
 func setUserTimeout(nc net.Conn, d time.Duration) error {
 	c, ok := nc.(syscall.Conn)

@@ -54,6 +54,7 @@ func New(cfg Config) (*Proxy, error) {
 	if p.watcher, err = newWatcher(); err != nil {
 		return nil, err
 	}
+	p.spare.open()
 	p.ctx, p.stop = context.WithCancel(context.Background())
 	p.sweeper.start(p)
 	return p, nil
@@ -121,7 +122,8 @@ func (p *Proxy) Serve(l net.Listener) error {
 		case isFull(err):
 			p.closeIdle()
 			p.spare.shed(l)
-		case errors.Is(err, syscall.ECONNABORTED):
+		case errors.As(err, new(syscall.Errno)): // of one connection, or passing (accept(2))
+			time.Sleep(shedPause)
 		default:
 			return err
 		}

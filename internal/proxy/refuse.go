@@ -41,6 +41,33 @@ func (x *exchange) reject(r *pinboard.Refusal) (keep, graceful bool) {
 	return keep && err == nil, err == nil
 }
 
+// answerOptions answers an OPTIONS that may go no further (RFC 9110 7.6.2).
+func (x *exchange) answerOptions() (keep, graceful bool) {
+	x.obs.Status = 204
+	keep = x.bodyInHand() && !x.req.Close && !x.c.p.draining.Load()
+	if keep {
+		x.finishRequest()
+	}
+	x.takeOut(0)
+	x.out = append(appendStatus(x.out, x.obs.Status), allowLine...)
+	x.out = append(x.appendPersistence(x.out, !keep), "\r\n"...)
+	err := x.flush(nil)
+	return keep && err == nil, err == nil
+}
+
+const allowLine = "Allow: GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS\r\n"
+
+// appendPersistence says whether the connection goes on, where it must be said.
+func (x *exchange) appendPersistence(b []byte, closing bool) []byte {
+	switch {
+	case closing:
+		return append(b, "Connection: close\r\n"...)
+	case x.req.Minor == 0:
+		return append(b, "Connection: keep-alive\r\n"...)
+	}
+	return b
+}
+
 func (x *exchange) appendRefusal(b []byte, r *pinboard.Refusal, closing bool) []byte {
 	p := x.c.p
 	var body [256]byte
@@ -69,15 +96,9 @@ func (x *exchange) appendRefusal(b []byte, r *pinboard.Refusal, closing bool) []
 		b = append(b, "\r\n"...)
 	}
 	if r == pinboard.MethodNotAllowed {
-		b = append(b, "Allow: GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS\r\n"...)
+		b = append(b, allowLine...)
 	}
-	b = x.appendCORS(b)
-	switch {
-	case closing:
-		b = append(b, "Connection: close\r\n"...)
-	case x.req.Minor == 0:
-		b = append(b, "Connection: keep-alive\r\n"...)
-	}
+	b = x.appendPersistence(x.appendCORS(b), closing)
 	b = append(b, "\r\n"...)
 	if x.obs.Method != "HEAD" {
 		b = append(b, text...)

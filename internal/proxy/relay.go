@@ -96,17 +96,14 @@ func (x *exchange) buildAnswer(u *upstream, closing, plain bool) (n int) {
 	if x.res.Body != h1.Chunked && x.obs.Method != "HEAD" || plain {
 		drop |= h1.SetOf(h1.Trailer)
 	}
-	if plain {
+	if x.req.Minor == 0 {
 		drop |= h1.SetOf(h1.TransferEncoding)
 	}
 	b = h1.AppendFields(b, head, fields, drop, x.res.Listed)
-	switch {
-	case x.res.Status == 101:
+	if x.res.Status == 101 {
 		b = append(b, "Connection: Upgrade\r\nUpgrade: websocket\r\n"...)
-	case closing:
-		b = append(b, "Connection: close\r\n"...)
-	case x.req.Minor == 0:
-		b = append(b, "Connection: keep-alive\r\n"...)
+	} else {
+		b = x.appendPersistence(b, closing)
 	}
 	x.out = append(b, "\r\n"...)
 	return n
@@ -140,6 +137,9 @@ func (x *exchange) pump(u *upstream, b *body, plain bool) End {
 			return x.endOf(WorkerGone)
 		case b.ended():
 			return Complete
+		}
+		if x.obs.Kind == Stream {
+			x.releaseHeads()
 		}
 		err := u.fill()
 		switch {

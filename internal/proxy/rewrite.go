@@ -125,9 +125,11 @@ var methods = map[string]string{
 	"OPTIONS": "OPTIONS", "CONNECT": "CONNECT", "TRACE": "TRACE",
 }
 
+const otherMethod = "other"
+
 func methodName(b []byte) string {
 	if m, ok := methods[string(b)]; ok {
 		return m
 	}
-	return "other"
+	return otherMethod
 }

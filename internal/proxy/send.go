@@ -38,7 +38,7 @@ func (x *exchange) deliver(ctx context.Context) (u *upstream, late bool, _ *pinb
 			x.discard(u)
 			return nil, false, nil
 		}
-		sent, err := u.write(x.out, inHand)
+		sent, err := u.ask(x.out, inHand)
 		u.sent += uint64(sent)
 		k := u.worker
 		switch {

@@ -85,9 +85,6 @@ func (s *socket) room() {
 	}
 }
 
-// full reports that no more unread bytes fit.
-func (s *socket) full() bool { return s.w-s.r >= headBlock }
-
 // fill waits for more bytes. io.EOF is the peer's FIN.
 func (s *socket) fill() error {
 	if s.raw == nil {

@@ -94,16 +94,11 @@ func (p *Proxy) snapshot(conns []*conn) []*conn {
 func (p *Proxy) expireWorkers(now time.Time) {
 	since := now.Add(-p.cfg.PoolIdle)
 	p.workersMu.Lock()
-	var empty []*worker
+	defer p.workersMu.Unlock()
 	for session, k := range p.workers {
 		if k.expire(since) {
 			delete(p.workers, session)
-			empty = append(empty, k)
 		}
-	}
-	p.workersMu.Unlock()
-	for _, k := range empty {
-		k.closeIdle(false)
 	}
 }
 

@@ -37,6 +37,16 @@ func (u *upstream) acknowledged(n uint64) bool {
 	return acknowledged(u.tcp, n)
 }
 
+// ask writes a request, or the head of one, unless the worker has closed or
+// spoken meanwhile: errStale. TLS is looked beneath, and only once it has
+// served: a fresh one may still hold the tickets of its handshake.
+func (u *upstream) ask(out []byte, wait bool) (sent int, err error) {
+	if u.raw == nil && u.reused && hasSpoken(u.tcp) {
+		return 0, errStale
+	}
+	return u.write(out, wait)
+}
+
 func (u *upstream) close() {
 	u.release()
 	_ = u.nc.Close()
@@ -230,6 +240,7 @@ func (k *worker) expire(since time.Time) (empty bool) {
 	k.idle = append(k.idle[:0], k.idle[n:]...)
 	clear(k.idle[len(k.idle) : len(k.idle)+n])
 	empty = len(k.idle) == 0 && k.active == 0 && len(k.waiting) == 0 && k.used.Before(since)
+	k.gone = k.gone || empty // whoever holds it still will not leave connections here
 	k.mu.Unlock()
 	for _, u := range old {
 		u.close()
