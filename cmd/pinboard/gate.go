@@ -9,6 +9,7 @@ import (
 	"pinboard"
 	"pinboard/internal/directory"
 	"pinboard/internal/proxy"
+	"pinboard/internal/registry"
 )
 
 // gate stands between the open port and a store that is still being reached.
@@ -21,7 +22,7 @@ type gate struct {
 // inside is what only exists once the store is reached.
 type inside struct {
 	directory *directory.Directory
-	registry  http.Handler
+	registry  *registry.Server
 }
 
 func (g *gate) open(in *inside) { g.inside.Store(in) }

@@ -15,7 +15,6 @@ import (
 	"pinboard"
 	"pinboard/internal/attest"
 	"pinboard/internal/directory"
-	"pinboard/internal/memstore"
 	"pinboard/internal/metrics"
 	"pinboard/internal/outbound"
 	"pinboard/internal/passport"
@@ -40,6 +39,7 @@ type node struct {
 	server  *server.Server
 	workers *outbound.Client
 	policy  outbound.Policy
+	store   atomic.Pointer[store] // nil until reached
 	counts  atomic.Pointer[census]
 	probes  atomic.Uint64
 }
@@ -92,19 +92,43 @@ func newNode(c *Config, tokens *passport.Source, log *slog.Logger, listener net.
 	return n, nil
 }
 
-// boot reaches the store and opens the gate.
+// boot reaches the store, begins the cold start of every bucket and opens the
+// gate.
 func (n *node) boot(ctx context.Context) error {
-	store := memstore.New(memstore.Options{Buckets: n.cfg.Buckets, Server: "memory-" + rand.Text()})
-	d := directory.New(directory.Options{
-		Store: timedStore{store, n.metrics.Stored}, Lease: n.cfg.LeaseTTL, NoCold: n.cfg.ColdStart == "off",
-		Hostnames: n.cfg.HostnameAware, Balance: n.cfg.BalanceFactor, PlaceLimit: int64(n.cfg.RestateAfter),
-		Node: nodeName(), Connect: n.proxy.Connect,
-	})
-	if err := d.Touch(ctx); err != nil {
+	s, err := n.cfg.openStore(ctx, n.log)
+	if err != nil {
 		return err
+	}
+	d := directory.New(directory.Options{
+		Store: timedStore{s.Store, n.metrics.Stored}, Lease: n.cfg.LeaseTTL, Lag: s.guarantee().Lag,
+		NoCold: n.cfg.ColdStart == "off", Hostnames: n.cfg.HostnameAware, Balance: n.cfg.BalanceFactor,
+		PlaceLimit: int64(n.cfg.RestateAfter), Node: nodeName(), OldNow: s.oldNow, Connect: reach(n.policy),
+	})
+	n.store.Store(&s)
+	for first := true; ; first = false {
+		err := d.Touch(ctx)
+		if err == nil {
+			break
+		}
+		if first {
+			n.log.Warn("not every bucket can be opened, trying on", "error", err.Error())
+		}
+		if !pause(ctx, retryStore) {
+			return ctx.Err()
+		}
 	}
 	n.gate.open(&inside{directory: d, registry: n.registry(d)})
 	return nil
+}
+
+// close ends what boot began. The server has stopped.
+func (n *node) close() {
+	if in := n.gate.inside.Load(); in != nil {
+		in.registry.Close()
+	}
+	if s := n.store.Load(); s != nil {
+		s.close()
+	}
 }
 
 // registry is the control plane on a directory.
@@ -112,14 +136,22 @@ func (n *node) registry(d *directory.Directory) *registry.Server {
 	return registry.New(registry.Config{
 		Directory: d, Workers: n.workers, Tokens: n.tokens, Policy: n.policy,
 		RequireProof: n.cfg.RequireProof, HostnameAware: n.cfg.HostnameAware, LegacyPaths: n.cfg.LegacyPaths,
-		Node: n.inFlight, Proved: n.proved, Log: n.log,
+		Node: n.report, Proved: n.proved, Log: n.log,
 	})
 }
 
-// inFlight is this node's own part of overview and health.
-func (n *node) inFlight() any {
-	open := front{n.proxy}.Open()
-	return map[string]int{"exchanges": open.Exchanges, "streams": open.Streams, "tunnels": open.Tunnels}
+// nodeReport is this node's own part of overview and health.
+type nodeReport struct {
+	Exchanges int    `json:"exchanges"`
+	Streams   int    `json:"streams"`
+	Tunnels   int    `json:"tunnels"`
+	StoreSafe bool   `json:"storeSafe"`
+	Guarantee string `json:"storeGuarantee"` // which ownership guarantee holds, and why (G3)
+}
+
+func (n *node) report() any {
+	open, g := front{n.proxy}.Open(), n.store.Load().guarantee()
+	return nodeReport{open.Exchanges, open.Streams, open.Tunnels, g.Safe, g.Reason}
 }
 
 func (n *node) proved(o outbound.Outcome) {
@@ -176,10 +208,14 @@ func (n *node) count(ctx context.Context) error {
 // snapshot is read at each scrape; no I/O.
 func (n *node) snapshot() metrics.Snapshot {
 	open, seen := front{n.proxy}.Open(), n.counts.Load()
+	safe := false
+	if s := n.store.Load(); s != nil {
+		safe = s.guarantee().Safe
+	}
 	return metrics.Snapshot{
 		Connections: map[string]int{"finite": open.Exchanges, "stream": open.Streams, "tunnel": open.Tunnels},
 		Workers:     seen.states, Placements: seen.placed,
-		Ready: n.server.Health().Status == server.Ready, Lag: n.server.Lag(),
+		Ready: n.server.Health().Status == server.Ready, Lag: n.server.Lag(), StoreSafe: safe,
 	}
 }
 

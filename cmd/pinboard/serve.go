@@ -50,7 +50,11 @@ func (c *Config) serve(ctx context.Context, tokens *passport.Source, log *slog.L
 	signal.Notify(signals, syscall.SIGTERM, os.Interrupt)
 	defer signal.Stop(signals)
 	defer c.reloadOnHangup(tokens, log)()
-	return n.server.Run(ctx, signals)
+	err = n.server.Run(ctx, signals)
+	if !errors.Is(err, server.ErrSecondSignal) { // then nothing is waited for
+		n.close()
+	}
+	return err
 }
 
 // warn says at the start what an operator must not find out later.

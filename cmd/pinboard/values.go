@@ -13,6 +13,7 @@ import (
 	"github.com/alecthomas/kong"
 
 	"pinboard/internal/proxy"
+	"pinboard/internal/redisstore"
 )
 
 // Limits of values, each because something breaks beyond it.
@@ -131,9 +132,8 @@ func (c *Config) memory() bool { return c.RedisURL == "memory:" }
 
 func (c *Config) checkStore() error {
 	if !c.memory() {
-		u, err := url.Parse(c.RedisURL)
-		if err != nil || u.Host == "" || !strings.HasPrefix(u.Scheme, "redis") {
-			return errors.New("REDIS_URL: want redis://host:port, rediss://host:port or memory: (one node)")
+		if err := redisstore.ParseURL(c.RedisURL); err != nil {
+			return fmt.Errorf("REDIS_URL: %w", err)
 		}
 		if c.ColdStart == "off" {
 			return errors.New("PINBOARD_COLD_START=off is for REDIS_URL=memory: only: on a shared store it could place an id twice")

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
+	"strings"
 	"time"
 )
 
@@ -50,7 +51,7 @@ func (s *Server) repeat(ctx context.Context, l Loop) error {
 		case err != nil:
 			s.cfg.LoopFailed(l.Name)
 			if !failing {
-				s.cfg.Log.Warn("background loop fails", "loop", l.Name, "error", err.Error())
+				s.cfg.Log.Warn("background loop fails", "loop", l.Name, "error", strings.ReplaceAll(err.Error(), "\n", ": "))
 			}
 		case failing:
 			s.cfg.Log.Info("background loop works again", "loop", l.Name)

@@ -1,0 +1,108 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"log/slog"
+	"time"
+
+	"pinboard/internal/directory"
+	"pinboard/internal/memstore"
+	"pinboard/internal/redisstore"
+)
+
+// retryStore is the pause between attempts to reach the store at the start.
+const retryStore = time.Second
+
+// store is where the node's directory lives and what it promises.
+type store struct {
+	directory.Store
+	oldNow    func(gen string) (directory.Micros, bool)
+	guarantee func() redisstore.Guarantee
+	close     func()
+}
+
+// openStore reaches the store. It waits for one that is away; the error is
+// final: a store that must not be used as it is configured, or the end of ctx.
+func (c *Config) openStore(ctx context.Context, log *slog.Logger) (store, error) {
+	if c.memory() {
+		s := memstore.New(memstore.Options{Buckets: c.Buckets, Server: "memory-" + rand.Text()})
+		alone := redisstore.Guarantee{Reason: "one node alone"}
+		return store{Store: s, guarantee: func() redisstore.Guarantee { return alone }, close: func() {}}, nil
+	}
+	for attempt := 1; ; attempt++ {
+		s, err := redisstore.Open(ctx, redisstore.Options{
+			URL: c.RedisURL, Prefix: c.KeyPrefix, Buckets: c.Buckets, Hostnames: c.HostnameAware,
+			AllowEvicting: c.AllowEvictingRedis, RequireSafe: c.RequireSafeStore,
+			OnStep: func(addr string) {
+				log.Warn("the clock of a store server stepped; its buckets are cold for a lease", "server", addr)
+			},
+		})
+		switch {
+		case err == nil:
+			g := s.Guarantee()
+			log.Info("store reached", "safe", g.Safe, "guarantee", g.Reason, "attempt", attempt)
+			return store{Store: s, oldNow: s.OldNow, guarantee: s.Guarantee, close: s.Close}, nil
+		case redisstore.IsConfig(err):
+			return store{}, usageError{"REDIS_URL: " + err.Error()}
+		case ctx.Err() != nil:
+			return store{}, ctx.Err()
+		case attempt == 1:
+			log.Warn("the store cannot be reached, trying on", "error", err.Error())
+		}
+		if !pause(ctx, retryStore) {
+			return store{}, ctx.Err()
+		}
+	}
+}
+
+func pause(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// timedStore measures the calls of a store.
+type timedStore struct {
+	directory.Store
+	stored func(op string, took time.Duration, err error)
+}
+
+// Update implements directory.Store. A rule's own error is an answer of the
+// store, not its failure.
+func (s timedStore) Update(ctx context.Context, b int, prefetch directory.Select, rule func(*directory.Tx) error) error {
+	begun := time.Now()
+	var ruled error
+	err := s.Store.Update(ctx, b, prefetch, func(tx *directory.Tx) error {
+		ruled = rule(tx)
+		return ruled
+	})
+	failure := err
+	if ruled != nil && errors.Is(err, ruled) {
+		failure = nil
+	}
+	s.stored("update", time.Since(begun), failure)
+	return err
+}
+
+// Peek implements directory.Store.
+func (s timedStore) Peek(ctx context.Context, b int, hint directory.Hint) (directory.Peek, bool, error) {
+	begun := time.Now()
+	p, ok, err := s.Store.Peek(ctx, b, hint)
+	s.stored("peek", time.Since(begun), err)
+	return p, ok, err
+}
+
+// Walk implements directory.Store.
+func (s timedStore) Walk(ctx context.Context, b int, cursor string, n int) ([]directory.Walked, string, error) {
+	begun := time.Now()
+	rows, next, err := s.Store.Walk(ctx, b, cursor, n)
+	s.stored("walk", time.Since(begun), err)
+	return rows, next, err
+}
