@@ -125,7 +125,7 @@ type WorkerInfo struct {
 	Env           string            `json:"env,omitempty"`
 	Envs          map[string]string `json:"envs,omitempty"`
 	BindEpoch     int64             `json:"epoch,omitempty"`
-	Draining      bool              `json:"draining"`
+	Draining      bool              `json:"draining"` // by an order or by its own choice
 	DrainLeftMs   *int64            `json:"drainDeadlineMs,omitempty"`
 	OwnDraining   bool              `json:"ownDraining"`
 	Degraded      string            `json:"degraded,omitempty"` // "", "proof_missing", "proof_refused", "connects_failed"

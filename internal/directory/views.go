@@ -75,7 +75,7 @@ func info(s *Session, gen string, now Micros) WorkerInfo {
 	w := s.Worker
 	in := WorkerInfo{
 		ClientID: w.ClientID, SessionID: w.Session, AdvertiseURL: w.URL, Namespaces: w.Namespaces,
-		Draining: s.Drain, OwnDraining: s.OwnDrain, Degraded: s.Degraded.String(), State: s.state(gen, now),
+		Draining: s.Drain || s.OwnDrain, OwnDraining: s.OwnDrain, Degraded: s.Degraded.String(), State: s.state(gen, now),
 		Headroom: s.Headroom, LeaseLeftMs: max(0, (s.Until-now)/1000), RegisteredFor: max(0, (now-s.At)/1000), Owner: w.Owner,
 	}
 	if w.Hostname != World {
