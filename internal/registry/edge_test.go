@@ -136,25 +136,27 @@ func TestBodyLimit(t *testing.T) {
 	}
 }
 
-// Giant bodies wait for one another; whoever hangs up leaves the queue.
+// Giant bodies of one token wait for one another and for nobody else's; whoever
+// hangs up leaves the queue.
 func TestLargeBodiesAreFew(t *testing.T) {
 	n := start(t, nil)
 	for range largeBodies {
-		n.server.large <- struct{}{}
+		n.server.large("p/a") <- struct{}{}
 	}
 	r := httptest.NewRequest("POST", "/registry/heartbeat", unread{t})
 	r.ContentLength = largeBody + 1
-	r.Header.Set("Authorization", "Bearer root")
+	r.Header.Set("Authorization", "Bearer worker-a")
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancel()
 	if a := n.send(r.WithContext(ctx)); a.status != 503 || a.body["code"] != "overloaded" {
 		t.Errorf("%d %s", a.status, a.text)
 	}
-	if a := n.post("/registry/heartbeat", "root", `{"sessionId":"s","headroom":1}`); a.status != 200 {
+	small := `{"sessionId":"s","headroom":1}`
+	if a := n.post("/registry/heartbeat", "worker-a", small); a.status != 200 {
 		t.Errorf("a small body must not wait: %d", a.status)
 	}
-	for range largeBodies {
-		<-n.server.large
+	if a := n.post("/registry/heartbeat", "worker-b", small+strings.Repeat(" ", largeBody)); a.status != 200 {
+		t.Errorf("another token must not wait: %d", a.status)
 	}
 }
 

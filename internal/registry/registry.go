@@ -77,7 +77,7 @@ type Config struct {
 type Server struct {
 	Config
 	routes map[string]route
-	large  chan struct{}  // one place per large body in memory
+	larges sync.Map       // owner -> chan struct{}, see large
 	pushes sync.WaitGroup // callbacks under way
 	closed context.Context
 	close  context.CancelFunc
@@ -94,7 +94,7 @@ func New(c Config) *Server {
 	if c.Proved == nil {
 		c.Proved = func(outbound.Outcome) {}
 	}
-	s := &Server{Config: c, large: make(chan struct{}, largeBodies)}
+	s := &Server{Config: c}
 	s.closed, s.close = context.WithCancel(context.Background())
 	s.routes = s.table()
 	return s

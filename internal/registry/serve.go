@@ -54,8 +54,9 @@ func allow(method string) string {
 	return method
 }
 
-// Large bodies are few and honest ones arrive in one piece: at most
-// largeBodies of them are in memory at a time, whoever sends them.
+// Large bodies are few: at most largeBodies of one owner's are in memory at a
+// time, so that a flood fills no node and holds up only its own token. How long
+// a body may take is the engine's business.
 const (
 	largeBody   = 1 << 20
 	largeBodies = 8
@@ -65,7 +66,7 @@ const (
 // limit, decoded once, and handed on.
 func serveJSON[Q any](s *Server, do func(context.Context, *passport.Principal, *Q) (any, error)) serveFunc {
 	return func(w http.ResponseWriter, r *http.Request, p *passport.Principal) (any, error) {
-		body, done, err := s.body(w, r)
+		body, done, err := s.body(w, r, p.Owner)
 		defer done()
 		if err != nil {
 			return nil, err
@@ -78,22 +79,21 @@ func serveJSON[Q any](s *Server, do func(context.Context, *passport.Principal, *
 	}
 }
 
-// body reads the request's body. done gives its memory back to the others.
-func (s *Server) body(w http.ResponseWriter, r *http.Request) (body []byte, done func(), err error) {
+// body reads the request's body. done gives its place to the next one.
+func (s *Server) body(w http.ResponseWriter, r *http.Request, owner string) (body []byte, done func(), err error) {
 	done = func() {}
 	if r.ContentLength > api.MaxBody {
 		return nil, done, pinboard.BodyTooLarge
 	}
 	if r.ContentLength < 0 || r.ContentLength > largeBody {
+		large := s.large(owner)
 		select {
-		case s.large <- struct{}{}:
-			done = func() { <-s.large }
+		case large <- struct{}{}:
+			done = func() { <-large }
 		case <-r.Context().Done():
 			return nil, done, pinboard.Overloaded
 		}
 	}
-	// A body that is slow to come holds one of few places.
-	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyTime))
 	body, err = io.ReadAll(http.MaxBytesReader(w, r.Body, api.MaxBody))
 	var tooLarge *http.MaxBytesError
 	switch {
@@ -105,8 +105,12 @@ func (s *Server) body(w http.ResponseWriter, r *http.Request) (body []byte, done
 	return body, done, nil
 }
 
-// bodyTime is twice what the worker's own call waits for anything.
-const bodyTime = 10 * time.Second
+// large holds one place per large body of an owner; owners are configured, so
+// they are few.
+func (s *Server) large(owner string) chan struct{} {
+	places, _ := s.larges.LoadOrStore(owner, make(chan struct{}, largeBodies))
+	return places.(chan struct{})
+}
 
 func malformed(err error) error {
 	var field *api.FieldError
