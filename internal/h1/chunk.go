@@ -35,10 +35,9 @@ func (c *Chunks) Done() bool { return c.state == chunkEnd }
 func (c *Chunks) Walk(b []byte) (n int, ok bool) {
 	for n < len(b) && c.state != chunkEnd {
 		m, _, ok := c.Step(b[n:])
-		if !ok {
+		if n += m; !ok {
 			return n, false
 		}
-		n += m
 	}
 	return n, true
 }
