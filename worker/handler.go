@@ -1,0 +1,376 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"pinboard"
+	"pinboard/api"
+	"pinboard/client"
+	"pinboard/internal/attest"
+)
+
+// A Handler is a worker: an http.Handler to be served at Config.Advertise and
+// a session at Pinboard that Run keeps alive. It lets a request through to an
+// instance only if Pinboard sent it (attestation), to the session this process
+// holds now, inside the lease, at an epoch no older than any it has seen.
+type Handler struct {
+	cfg     Config
+	base    string // path of the advertise URL without trailing "/"
+	session *Session
+	calls   http.RoundTripper // of instances to instances
+	started time.Time
+	classes map[string]Class // fixed once Run begins
+
+	mu       sync.Mutex
+	running  bool // Run began
+	over     bool // superseded, or Run is at its end: nothing opens any more
+	table    map[key]*Instance
+	fences   fences
+	own      drain // of this process
+	operator drain
+	counts   map[string]*counts
+	timers   timers
+	emptied  chan struct{} // told when the table becomes empty
+
+	closers sync.WaitGroup // one for each instance being closed
+}
+
+// counts of one namespace since the start.
+type counts struct {
+	Activations int `json:"activations"`
+	Evictions   int `json:"evictions"`
+}
+
+// New checks the configuration; nothing happens before Run.
+func New(cfg Config) (*Handler, error) {
+	base, err := cfg.complete()
+	if err != nil {
+		return nil, err
+	}
+	h := &Handler{
+		cfg: cfg, base: strings.TrimRight(base.EscapedPath(), "/"), started: time.Now(),
+		classes: map[string]Class{}, counts: map[string]*counts{},
+		table: map[key]*Instance{}, fences: fences{}, emptied: make(chan struct{}, 1),
+	}
+	h.calls = cfg.Transport
+	if h.calls == nil {
+		h.calls = &http.Transport{DisableCompression: true, MaxIdleConnsPerHost: 64, IdleConnTimeout: 30 * time.Second}
+	}
+	h.session = newSession(&h.cfg, h)
+	return h, nil
+}
+
+// Handle adds a namespace ("/counter"). Like http.ServeMux it panics on what
+// is a mistake in the program: a namespace that Pinboard would refuse, one
+// named twice, or one added after Run.
+func (h *Handler) Handle(namespace string, c Class) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	switch _, twice := h.classes[namespace]; {
+	case !pinboard.ValidNamespace(namespace):
+		panic("worker: invalid namespace " + namespace)
+	case c.Open == nil:
+		panic("worker: no Open for namespace " + namespace)
+	case twice, h.running:
+		panic("worker: too late for namespace " + namespace)
+	}
+	h.classes[namespace] = c.complete()
+	h.counts[namespace] = &counts{}
+	h.cfg.namespaces = append(h.cfg.namespaces, namespace)
+	slices.Sort(h.cfg.namespaces)
+}
+
+// Session is the registration, to look at.
+func (h *Handler) Session() *Session { return h.session }
+
+// ServeHTTP takes a request through the checks of protocol.md section 4.1, in
+// that order, and then to its instance.
+func (h *Handler) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
+	path, ok := strings.CutPrefix(rawPath(r), h.base)
+	if !ok {
+		unknownRoute.write(rw, r)
+		return
+	}
+	switch path {
+	case api.PathChallenge:
+		h.serveChallenge(rw, r)
+		return
+	case api.PathStats:
+		h.serveStats(rw, r)
+		return
+	}
+	addr, bad := pinboard.ParseAddress(path, h.namespaceOf)
+	class, known := h.classes[addr.Namespace]
+	if bad == nil && !known {
+		unknownRoute.write(rw, r)
+		return
+	}
+	claims, ok := h.verify(r)
+	if !ok {
+		badAttestation.write(rw, r)
+		return
+	}
+	if bad != nil || addr.ID == "" {
+		badID.write(rw, r)
+		return
+	}
+	epoch, ok := parseEpoch(r.Header.Values(api.HeaderEpoch))
+	if !ok {
+		badEpoch.write(rw, r)
+		return
+	}
+	if addr.Rest == "/_wake" && r.Method == http.MethodPost {
+		unknownRoute.write(rw, r) // nothing durable to wake: this SDK writes no index
+		return
+	}
+	in, denied := h.enter(class, key{addr.Namespace, addr.ID}, epoch, claims.Audience, isUpgrade(r))
+	if denied != nil {
+		denied.write(rw, r)
+		return
+	}
+	in.serve(rw, r, addr.Rest, callerOf(claims))
+}
+
+// rawPath is the path as it came over the wire.
+func rawPath(r *http.Request) string {
+	if strings.HasPrefix(r.RequestURI, "/") {
+		path, _, _ := strings.Cut(r.RequestURI, "?")
+		return path
+	}
+	return r.URL.EscapedPath()
+}
+
+// namespaceOf is a pinboard.Prefix over the classes.
+func (h *Handler) namespaceOf(path string) (longest int) {
+	for ns := range h.classes {
+		if len(ns) > longest && strings.HasPrefix(path, ns) && (len(path) == len(ns) || path[len(ns)] == '/') {
+			longest = len(ns)
+		}
+	}
+	return longest
+}
+
+// verify checks the attestation: our secret, our current session, our clock
+// within half a minute of the node's.
+func (h *Handler) verify(r *http.Request) (attest.Claims, bool) {
+	id := h.session.ID()
+	c, err := attest.Verify(r.Header.Get(api.HeaderAttestation), h.session.secret,
+		func(audience string) bool { return id != "" && audience == id }, time.Now())
+	return c, err == nil
+}
+
+// parseEpoch reads the first header. Pinboard sends one with every forward;
+// without it there is no fence, so nothing is served.
+func parseEpoch(values []string) (pinboard.Epoch, bool) {
+	if len(values) == 0 || values[0] == "" {
+		return 0, false
+	}
+	e, err := pinboard.ParseEpoch(strings.TrimLeft(values[0], "0"))
+	return e, err == nil
+}
+
+// enter decides whether a request may go in. Everything it rests on is looked
+// at under one lock: the session the request was meant for, the lease, the
+// fence, the instance.
+func (h *Handler) enter(class Class, k key, epoch pinboard.Epoch, session string, stream bool) (*Instance, *denial) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	now := time.Now()
+	current, lease := h.session.standing()
+	if current != session {
+		return nil, &badAttestation
+	}
+	if lease.expired(now) {
+		return nil, &leaseExpired
+	}
+	if d := h.fences.admit(k, epoch, now, lease.fenceMemory()); d != nil {
+		return nil, d
+	}
+	in := h.table[k]
+	switch {
+	case in == nil && !lease.healthy(now):
+		return nil, &unhealthy
+	case in == nil && (h.drainingLocked() || h.over):
+		return nil, &draining
+	case in == nil && h.residentLocked(k.ns) >= class.Max:
+		return nil, &full
+	case in == nil:
+		in = h.openLocked(class, k)
+	case epoch < in.epoch:
+		return nil, &staleEpoch
+	case !h.deadlineLocked(in).IsZero() && !now.Before(h.deadlineLocked(in)):
+		return nil, &pastDeadline
+	case in.closing:
+		return nil, &closing
+	}
+	in.epoch = max(in.epoch, epoch)
+	in.enterLocked(stream)
+	return in, nil
+}
+
+func (h *Handler) residentLocked(ns string) (n int) {
+	if len(h.classes) == 1 {
+		return len(h.table)
+	}
+	for k := range h.table {
+		if k.ns == ns {
+			n++
+		}
+	}
+	return n
+}
+
+// held lists every id in the table, for a registration.
+func (h *Handler) held() map[string][]string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	out := map[string][]string{}
+	for k := range h.table {
+		out[k.ns] = append(out[k.ns], k.id)
+	}
+	for _, ids := range out {
+		slices.Sort(ids)
+	}
+	return out
+}
+
+// quit closes what may have another owner.
+func (h *Handler) quit(duplicates []api.Instance) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, d := range duplicates {
+		if in := h.table[key{d.NS, d.ID}]; in != nil {
+			h.closeLocked(in, ErrStopped)
+		}
+	}
+}
+
+// renewed arms the timers of the lease and forgets old fences.
+func (h *Handler) renewed() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	_, lease := h.session.standing()
+	now := time.Now()
+	h.timers.stop.arm(lease.stopAt().Sub(now), h.leaseEnds)
+	h.timers.lapse.arm(lease.until.Sub(now), h.leaseLapsed)
+	h.fences.sweep(now, lease.fenceMemory())
+}
+
+// windDown applies an order of the operator to one instance.
+func (h *Handler) windDown(m client.Message) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if _, known := h.classes[m.NS]; m.Bad || !known {
+		return false
+	}
+	in := h.table[key{m.NS, m.ID}]
+	if in == nil || in.closing {
+		return true
+	}
+	in.deadline = time.Time{}
+	if m.Deadline != nil {
+		in.deadline = time.Now().Add(*m.Deadline)
+	}
+	h.settleLocked(in)
+	return true
+}
+
+// operatorDrain applies the operator's drain of this worker.
+func (h *Handler) operatorDrain(d drain) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.operator = d
+	h.drainChangedLocked()
+}
+
+// stopAll closes everything for good.
+func (h *Handler) stopAll() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.over = true
+	h.abortLocked(ErrStopped)
+}
+
+func (h *Handler) abortLocked(cause error) {
+	for _, in := range h.table {
+		h.closeLocked(in, cause)
+	}
+}
+
+// ErrStopped is the cause with which contexts of an instance end: it was
+// released, evicted, or its lease is about to end.
+var ErrStopped = errors.New("instance stopped")
+
+// errLapsed ends close hooks that outlast the lease.
+var errLapsed = errors.New("lease lapsed")
+
+// leaseEnds runs half a buffer before the lease can have lapsed.
+func (h *Handler) leaseEnds() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if _, lease := h.session.standing(); time.Now().Before(lease.stopAt()) || len(h.table) == 0 {
+		return // renewed meanwhile, or nothing to lose
+	}
+	h.cfg.Log.Warn("lease ends without a renewal: closing all instances", "instances", len(h.table))
+	h.abortLocked(ErrStopped)
+}
+
+// leaseLapsed takes from closing instances what they still hold on to.
+func (h *Handler) leaseLapsed() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if _, lease := h.session.standing(); time.Now().Before(lease.until) {
+		return
+	}
+	for _, in := range h.table {
+		in.endHooks(errLapsed)
+	}
+}
+
+// drainingLocked reports whether nothing new may open.
+func (h *Handler) drainingLocked() bool { return h.own.on || h.operator.on }
+
+// deadlineLocked is when an instance must have stopped; zero for never.
+func (h *Handler) deadlineLocked(in *Instance) time.Time {
+	return earliest(earliest(in.deadline, in.asked), earliest(h.own.at, h.operator.at))
+}
+
+// drainChangedLocked gives effect to a new pair of drains.
+func (h *Handler) drainChangedLocked() {
+	h.session.cap(earliest(h.own.at, h.operator.at))
+	for _, in := range h.table {
+		h.settleLocked(in)
+	}
+}
+
+// drainFor begins this process's own drain.
+func (h *Handler) drainFor(d time.Duration) {
+	h.session.setDraining(true)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.own = drain{on: true, at: time.Now().Add(d)}
+	h.drainChangedLocked()
+}
+
+// awaitEmpty waits until nothing lives here, at most until ctx ends.
+func (h *Handler) awaitEmpty(ctx context.Context) (left int) {
+	for {
+		h.mu.Lock()
+		left = len(h.table)
+		h.mu.Unlock()
+		if left == 0 {
+			return 0
+		}
+		select {
+		case <-ctx.Done():
+			return left
+		case <-h.emptied:
+		}
+	}
+}
