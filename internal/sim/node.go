@@ -1,0 +1,317 @@
+package sim
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"pinboard"
+	"pinboard/internal/directory"
+)
+
+// A Node runs a real Directory, with small faithful models of the edges
+// around it: the registry's handlers and the loop of the data plane.
+type Node struct {
+	Host
+	w     *World
+	at    int
+	boots int
+	lease time.Duration
+	dir   *directory.Directory
+	conn  *conn
+	flows []*flow
+}
+
+// boot starts the node of that number, as a new process.
+func (w *World) boot(i int) *Node {
+	n := &Node{Host: Host{Name: fmt.Sprint("n", i+1), loop: w.Loop}, w: w, at: i, lease: w.Lease}
+	if old := w.nodes[i]; old != nil {
+		n.boots, n.lease = old.boots+1, old.lease
+	}
+	w.nodes[i] = n
+	n.conn = &conn{w: w, n: n, est: map[string]estimate{}, cool: make([]bool, w.Buckets), seen: w.Now}
+	n.configure()
+	w.Go(&n.Host, func() {
+		for n.dir.Touch(context.Background()) != nil {
+			w.Sleep(500 * time.Millisecond)
+		}
+		w.note("%s: is up", n.Name)
+		w.Go(&n.Host, n.pulse)
+		w.Go(&n.Host, n.recheck)
+		w.Go(&n.Host, n.keep)
+	})
+	return n
+}
+
+func (n *Node) configure() {
+	w := n.w
+	seed := w.Seed ^ uint64(n.at+1)<<32 ^ uint64(n.boots+1)<<48
+	n.dir = directory.New(directory.Options{Store: n.conn, Lease: n.lease, Lag: w.Lag, Hostnames: w.Hostnames,
+		PlaceLimit: w.PlaceLimit, Node: n.Name, Now: w.time, Rand: rand.NewPCG(seed, 7), Secrets: w.secret,
+		Fan: w.Fan, OldNow: n.conn.oldNow, Within: w.within, Connect: n.connect,
+		Go: func(f func()) { w.Go(&n.Host, f) }})
+}
+
+// pulse reads every bucket's clock each second, as a node does all the time.
+func (n *Node) pulse() {
+	for {
+		n.w.Sleep(time.Second)
+		for b := range n.w.Buckets {
+			// A reading that fails says nothing; the next one comes soon.
+			_ = n.conn.Update(context.Background(), b, directory.Select{}, func(*directory.Tx) error { return nil })
+		}
+	}
+}
+
+func (n *Node) keep() {
+	for {
+		n.w.Sleep(n.w.between("keep", time.Second, 3*time.Second))
+		_ = n.dir.Keep(context.Background()) // goes on where it stopped
+	}
+}
+
+func isAway(err error) bool { return errors.Is(err, pinboard.StoreUnavailable) }
+
+// register is the registry's handler: the challenge comes first.
+func (n *Node) register(reg directory.Registration, pair int) answer {
+	if n.probe(reg.Worker.URL, reg.Worker.Secret, pair) != directory.ProofOK {
+		return answer{err: directory.Wait{Reason: "advertise URL not proved", After: time.Second}}
+	}
+	g, err := n.dir.Register(context.Background(), &reg)
+	return answer{grant: g, err: err}
+}
+
+// probe asks the process behind the URL for the pair.
+func (n *Node) probe(url, secret string, pair int) directory.Proof {
+	p := n.w.listen[url]
+	if p == nil {
+		return directory.ProofMissing
+	}
+	proof, ok := call(n.w, n.Name, p.Name, &p.Host, 2*time.Second, func() directory.Proof {
+		switch {
+		case p.secret != secret:
+			return directory.ProofRefused
+		case p.pair != pair:
+			return directory.ProofMissing
+		}
+		return directory.ProofOK
+	})
+	if !ok {
+		return directory.ProofMissing
+	}
+	return proof
+}
+
+// beat is the registry's handler.
+func (n *Node) beat(b directory.Beat, pair int) answer {
+	bg := context.Background()
+	w, err := n.dir.Session(bg, b.Session)
+	if err != nil && isAway(err) {
+		return answer{err: err}
+	}
+	if err == nil {
+		b.Proof = n.probe(w.URL, w.Secret, pair)
+	}
+	g, err := n.dir.Beat(bg, b)
+	return answer{grant: g, err: err}
+}
+
+func (n *Node) release(items []directory.Release) error {
+	_, err := n.dir.Release(context.Background(), owner, items)
+	return err
+}
+
+func (n *Node) deregister(session string) error {
+	return n.dir.Deregister(context.Background(), owner, session)
+}
+
+// connect tries one data-plane connect for the directory.
+func (n *Node) connect(_ context.Context, w *directory.Worker) error {
+	if n.dial(w.URL) == nil {
+		return errors.New("connect failed")
+	}
+	return nil
+}
+
+// dial connects to a URL: at once, or refused, or lost in the net for 2 s. A
+// frozen process is connected to by its kernel.
+func (n *Node) dial(url string) *Proc {
+	p := n.w.listen[url]
+	if p == nil {
+		return nil
+	}
+	d, there := n.w.net.leg(n.Name, p.Name)
+	if n.w.net.cut[[2]string{p.Name, n.Name}] > 0 {
+		there = false
+	}
+	if !there {
+		n.w.Sleep(2 * time.Second)
+		return nil
+	}
+	n.w.Sleep(d)
+	if p.dead {
+		return nil
+	}
+	return p
+}
+
+// An Ask is one client request.
+type Ask struct {
+	Host, NS, ID string
+	Body         bool
+	Deny, Stray  bool
+	Busy, Stream time.Duration
+	Affinity     string
+}
+
+// An Outcome is what the client got.
+type Outcome struct {
+	Text    string // of a refusal or of the worker
+	By      *Proc
+	Epoch   pinboard.Epoch
+	Key     directory.Key
+	Refused *pinboard.Refusal
+}
+
+const (
+	oldResolve  = 5 * time.Second // between resolve and send (F1)
+	ackLimit    = 5 * time.Second // for the kernel to take the request head
+	answerLimit = 30 * time.Second
+)
+
+// Serve is the loop of the data plane: product.md's retry table.
+func (n *Node) Serve(q Ask) Outcome {
+	bg := context.Background()
+	avoid, placedAgain, settled := "", false, false
+	for resolves := 0; ; {
+		p, err := n.dir.Resolve(bg, directory.Request{Host: q.Host, Affinity: q.Affinity, Avoid: avoid,
+			Address: pinboard.Address{Namespace: q.NS, ID: q.ID}})
+		if err != nil {
+			r := err.(*pinboard.Refusal)
+			return Outcome{Text: r.Text, Refused: r}
+		}
+		n.w.check.resolved(n, &p)
+		to := n.dial(p.Worker.URL)
+		if n.w.time().Sub(p.Sent) > oldResolve {
+			if resolves++; resolves > 2 {
+				return Outcome{Text: pinboard.ResolveTooSlow.Text, Refused: pinboard.ResolveTooSlow}
+			}
+			continue
+		}
+		text, event := n.forward(to, &p, q)
+		v := directory.Verdict{}
+		if event >= 0 {
+			v = n.dir.Report(bg, p, directory.Event(event))
+		}
+		switch {
+		case v.Again && !q.Body && event == int(directory.Refused) && !placedAgain:
+			placedAgain, avoid = true, p.Worker.Session
+			continue
+		case v.Again && !q.Body && event == int(directory.BadAttestation) && !settled:
+			settled = true
+			n.w.Sleep(300 * time.Millisecond)
+			continue
+		case v.Refusal != nil:
+			return Outcome{Text: v.Refusal.Text, Refused: v.Refusal}
+		}
+		return Outcome{Text: text, By: to, Epoch: p.Epoch, Key: p.Key}
+	}
+}
+
+// forward sends the request once; event is -1 when nothing can be concluded.
+func (n *Node) forward(to *Proc, p *directory.Placement, q Ask) (text string, event int) {
+	if to == nil {
+		return "", int(directory.Unreachable)
+	}
+	h := hit{key: p.Key, epoch: p.Epoch, aud: p.Worker.Session, busy: q.Busy, stream: q.Stream, deny: q.Deny, stray: q.Stray}
+	if q.Stream > 0 {
+		h.flow = &flow{n: n, p: to, open: true, watch: directory.Watch{Key: p.Key, Process: p.Worker.Process, Deadline: p.Deadline}}
+	}
+	r := newReply[string](n.w.Loop)
+	if d, arrives := n.w.net.leg(n.Name, to.Name); arrives && d < ackLimit {
+		n.w.At(d, func() {
+			to.run(func() {
+				n.w.Go(&to.Host, func() {
+					text := to.handle(h)
+					if d, arrives := n.w.net.leg(to.Name, n.Name); arrives {
+						n.w.At(d, func() { r.say(text) })
+					}
+				})
+			})
+		})
+	}
+	text, ok := r.await(answerLimit)
+	switch {
+	case !ok:
+		if h.flow != nil {
+			h.flow.open = false
+		}
+		return "no answer from the worker", -1
+	case text == stranger:
+		return text, int(directory.BadAttestation)
+	case text == unhealthy:
+		return text, int(directory.Refused)
+	case text == served && h.flow != nil:
+		n.flows = append(n.flows, h.flow)
+		n.w.At(0, func() { n.cutLater(h.flow) })
+	}
+	return text, int(directory.Served)
+}
+
+// A flow is an open stream through a node.
+type flow struct {
+	n     *Node
+	p     *Proc
+	open  bool
+	watch directory.Watch
+}
+
+// bytes reach the node: they pass to the client unless the owner is gone (F2).
+func (f *flow) bytes(in *Instance) {
+	if f.open && !f.n.w.time().Before(f.watch.Deadline) {
+		f.open = false
+	}
+	if f.open {
+		f.n.w.check.passes(f, in)
+	}
+}
+
+// cutLater ends the stream at the deadline as it was last read.
+func (n *Node) cutLater(f *flow) {
+	left := f.watch.Deadline.Sub(n.w.time())
+	switch {
+	case !f.open || n.dead:
+	case left <= 0:
+		f.open = false
+		n.w.note("%s: cuts a stream of %s", n.Name, f.watch.Key.ID)
+	default:
+		n.w.At(left, func() { n.run(func() { n.cutLater(f) }) })
+	}
+}
+
+// recheck reads the rows behind open streams again, every lease/3.
+func (n *Node) recheck() {
+	for {
+		n.w.Sleep(n.lease / 3)
+		var open []*flow
+		var ws []*directory.Watch
+		for _, f := range n.flows {
+			if f.open {
+				open = append(open, f)
+				ws = append(ws, &f.watch)
+			}
+		}
+		n.flows = open
+		if len(ws) == 0 || n.dir.Recheck(context.Background(), ws) != nil {
+			continue
+		}
+		for _, f := range open {
+			if f.watch.Cut && f.open {
+				f.open = false
+				n.w.note("%s: cuts a stream of %s: it moved", n.Name, f.watch.Key.ID)
+			}
+		}
+	}
+}

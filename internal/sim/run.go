@@ -1,0 +1,268 @@
+package sim
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"pinboard/internal/directory"
+)
+
+const (
+	ids      = 6                // that clients ask for
+	troubled = 80 * time.Second // of faults
+)
+
+// A Result is what a run came to.
+type Result struct {
+	Seed       uint64
+	Plan       []Fault
+	Sum        uint64 // of the whole trace
+	Violations []string
+	Lines      []string
+	Served     int
+}
+
+// Failed reports a broken promise.
+func (r *Result) Failed() bool { return len(r.Violations) > 0 }
+
+// PlanOf is the plan that a seed draws.
+func PlanOf(seed uint64) []Fault {
+	r := rand.New(rand.NewPCG(seed, 3))
+	return draw(r, 4+r.IntN(24), troubled)
+}
+
+// setupOf is the cluster that a seed draws.
+func setupOf(seed uint64) Setup {
+	r := rand.New(rand.NewPCG(seed, 5))
+	s := Setup{Seed: seed, Nodes: 1 + r.IntN(3), Buckets: 1 + r.IntN(4), Hostnames: r.IntN(4) == 0,
+		Lease: time.Duration(8+r.IntN(8)) * time.Second, PlaceLimit: int64(10 + r.IntN(60))}
+	if r.IntN(3) == 0 {
+		s.Lag = 4 * time.Second
+	}
+	return s
+}
+
+// hosts that clients name; one that nobody looks at outside hostname mode.
+func (w *World) hosts() []string {
+	if w.Hostnames {
+		return []string{"a.example", "b.example"}
+	}
+	return []string{""}
+}
+
+// Run plays a plan on the cluster of a seed, then lets everything heal and
+// demands that every id is served again in time.
+func Run(seed uint64, plan []Fault, keep bool) (res Result) {
+	w := NewWorld(setupOf(seed))
+	defer w.Close()
+	w.trace.keep = keep
+	res = Result{Seed: seed, Plan: plan}
+	defer func() {
+		res.Sum, res.Violations, res.Lines = w.trace.sum.Sum64(), w.check.violations, w.trace.lines
+	}()
+	w.populate()
+	w.inflict(plan)
+	w.load(&res.Served)
+	w.snapshots()
+	w.Run(troubled)
+	if !w.broken() {
+		w.heal()
+		w.live()
+	}
+	return res
+}
+
+func (w *World) broken() bool { return len(w.check.violations) > 0 }
+
+// populate starts the first workers.
+func (w *World) populate() {
+	r := w.rand("workers")
+	for i := range 2 + r.IntN(3) {
+		k := Today
+		k.Build = time.Duration(r.IntN(400)) * time.Millisecond
+		k.Close = time.Duration(10+r.IntN(1500)) * time.Millisecond
+		k.Idle = time.Duration(2+r.IntN(30)) * time.Second
+		k.Drain = time.Duration(5+r.IntN(25)) * time.Second
+		k.KeepRows = r.IntN(6) == 0
+		if r.IntN(4) == 0 { // 0.14
+			k.Acks, k.Lags = false, r.IntN(2) == 0
+		}
+		if w.Hostnames {
+			k.Hostname, k.Env = w.hosts()[i%2], "blue"
+			k.Takeover = []string{"wind_down", "deny"}[min(1, r.IntN(5)/4)]
+			k.BindEpoch = 1
+		}
+		p := w.Spawn(fmt.Sprint("w", i+1), fmt.Sprint("http://w", i+1), k)
+		p.Start()
+	}
+}
+
+// load keeps clients asking.
+func (w *World) load(count *int) {
+	for c := range 4 {
+		w.Go(nil, func() {
+			r := w.rand(fmt.Sprint("client", c))
+			for {
+				w.Sleep(time.Duration(r.IntN(900)) * time.Millisecond)
+				q := Ask{Host: w.hosts()[r.IntN(len(w.hosts()))], NS: "/t", ID: fmt.Sprint("id", r.IntN(ids)),
+					Body: r.IntN(3) == 0, Deny: r.IntN(20) == 0, Busy: time.Duration(r.IntN(1<<r.IntN(12))) * time.Millisecond,
+					Affinity: fmt.Sprint("c", c)}
+				switch r.IntN(12) {
+				case 0:
+					q.ID, q.Stray = fmt.Sprint("x", r.IntN(100)), true
+				case 1, 2:
+					q.Stream = time.Duration(r.IntN(30)) * time.Second
+				}
+				if w.ask(w.nodes[r.IntN(len(w.nodes))], q, time.Minute).Text == served {
+					*count++
+				}
+			}
+		})
+	}
+}
+
+// ask is a client's request to a node, patience at most; it waits for the answer.
+func (w *World) ask(n *Node, q Ask, patience time.Duration) Outcome {
+	if n.dead {
+		return Outcome{Text: "connection refused"}
+	}
+	r := newReply[Outcome](w.Loop)
+	w.Go(&n.Host, func() { r.say(n.Serve(q)) })
+	o, ok := r.await(patience)
+	if !ok {
+		o.Text = "no answer"
+	}
+	by := "nobody"
+	if o.By != nil {
+		by = o.By.Name + " @" + w.check.name(o.Key, o.Epoch)
+	}
+	w.note("%s: %s -> %s by %s", n.Name, q.ID, o.Text, by)
+	if o.Text == served {
+		w.check.served[q.Host+"/"+q.ID] = w.Now
+	}
+	return o
+}
+
+// snapshots keeps an older image of the store for restores.
+func (w *World) snapshots() {
+	w.Go(nil, func() {
+		for {
+			w.Sleep(15 * time.Second)
+			w.snapshot = w.server.mem.Image()
+		}
+	})
+}
+
+// heal ends every fault and gives every hostname a worker that can serve.
+func (w *World) heal() {
+	w.note("everything heals")
+	w.net.cut, w.net.loss, w.net.again, w.net.slow = map[[2]string]int{}, 0, 0, 0
+	s := w.server
+	s.down, s.full, s.slow, s.mute, s.drop, s.still, s.cut = false, false, 0, 0, 0, false, map[int]int{}
+	w.healing = true
+	for i, n := range w.nodes {
+		if n.conn.to != nil {
+			n.conn.to.gone = true
+		}
+		if n.dead {
+			w.boot(i)
+		} else {
+			n.Thaw()
+		}
+	}
+	for _, p := range w.running() {
+		p.Thaw()
+		p.Close = min(p.Close, time.Second)
+		w.undrain(directory.Selector{ClientID: p.client})
+	}
+	n := len(w.procs)
+	for i, host := range w.hosts() {
+		k := Today
+		if w.Hostnames {
+			k.Hostname, k.Env, k.BindEpoch, k.Takeover = host, "blue", 1000, "wind_down"
+		}
+		w.Spawn(fmt.Sprint("w", n+i+1), fmt.Sprint("http://last", i), k).Start()
+	}
+}
+
+// live demands service in time: two leases and the restatement, six leases
+// for ids under a wind-down or closing row (and what a takeover adds).
+func (w *World) live() {
+	slack := 10*time.Second + w.Lag
+	began := w.Now
+	quick := map[string]bool{}
+	for i := range ids {
+		id := fmt.Sprint("id", i)
+		quick[id] = !w.Hostnames && w.plain(directory.Key{Env: directory.World, Namespace: "/t", ID: id})
+	}
+	w.Run(2*w.Lease + slack)
+	for i := range ids {
+		if id := fmt.Sprint("id", i); quick[id] && !w.since(began, id) && !w.broken() {
+			w.check.fail("%s was not served within two leases and a restatement: %s", id, w.rowText(id))
+		}
+	}
+	w.Run(4*w.Lease + slack)
+	if w.Hostnames {
+		w.Run(14 * w.Lease) // a takeover settles for ten leases
+	}
+	for i := range ids {
+		if id := fmt.Sprint("id", i); !w.since(began, id) && !w.broken() {
+			w.check.fail("%s was not served within six leases: %s", id, w.rowText(id))
+		}
+	}
+}
+
+// since reports that somebody got an answer about id.
+func (w *World) since(t time.Duration, id string) bool {
+	for _, host := range w.hosts() {
+		if at, ok := w.check.served[host+"/"+id]; ok && at > t {
+			return true
+		}
+	}
+	return false
+}
+
+// plain reports a row under no order, not closing and not held.
+func (w *World) plain(k directory.Key) (plain bool) {
+	w.peekAt(k.Bucket(w.Buckets), func(tx *directory.Tx) {
+		r := tx.Row(k)
+		plain = r == nil || r.Kind == directory.Placed && r.Wind == 0
+	})
+	return plain
+}
+
+// rowText describes an id's row.
+func (w *World) rowText(id string) (text string) {
+	for _, env := range []string{directory.World, "blue", "green"} {
+		k := directory.Key{Env: env, Namespace: "/t", ID: id}
+		w.peekAt(k.Bucket(w.Buckets), func(tx *directory.Tx) {
+			if r := tx.Row(k); r != nil {
+				text += fmt.Sprintf("%s %c of %s wind=%d claim=%q; ", env, r.Kind, w.check.clientOf(r.Session), r.Wind, r.Claim)
+			}
+		})
+	}
+	if text == "" {
+		return "no row"
+	}
+	return text
+}
+
+// Shrink drops faults from a failing plan for as long as it still fails.
+func Shrink(seed uint64, plan []Fault) Result {
+	best := Run(seed, plan, false)
+	for size := max(1, len(best.Plan)/2); ; size = max(1, size/2) {
+		for i := 0; i < len(best.Plan); {
+			less := append(append([]Fault(nil), best.Plan[:i]...), best.Plan[min(i+size, len(best.Plan)):]...)
+			if r := Run(seed, less, false); r.Failed() {
+				best = r
+			} else {
+				i += size
+			}
+		}
+		if size == 1 {
+			break
+		}
+	}
+	return Run(seed, best.Plan, true)
+}

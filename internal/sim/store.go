@@ -1,0 +1,446 @@
+package sim
+
+import (
+	"context"
+	"errors"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+
+	"pinboard/internal/directory"
+	"pinboard/internal/memstore"
+)
+
+// Micros is the store's time.
+type Micros = directory.Micros
+
+// A Server is one process of the store. A restart or failover makes another
+// one, with its own identity and clock.
+type Server struct {
+	w      *World
+	run    string
+	mem    *memstore.Store
+	offset time.Duration // of its clock against the nodes'
+	gone   bool          // it will never answer again
+	down   bool          // nobody can reach it
+	full   bool          // no memory: writes fail
+	still  bool          // a primary without enough replicas: writes fail (G3)
+	slow   time.Duration
+	cut    map[int]int // buckets on a shard that is away
+	mute   int         // replies to lose, -1 all
+	drop   int         // commands to fail before they do anything
+}
+
+// newServer starts a server with the content of an earlier one.
+func (w *World) newServer(im *memstore.Image, offset time.Duration) *Server {
+	w.servers++
+	s := &Server{w: w, run: "run" + string(rune('0'+w.servers%10)) + strings.Repeat("'", w.servers/10), offset: offset, cut: map[int]int{}}
+	s.mem = memstore.New(memstore.Options{Buckets: w.Buckets, Server: s.run, Now: w.time, Clock: s.clock})
+	if im != nil {
+		s.mem.Restart(s.run, im)
+	}
+	return s
+}
+
+func (s *Server) clock() Micros { return s.w.time().Add(s.offset).UnixMicro() }
+
+// Replace ends the server and puts another one in its place.
+func (w *World) Replace(im *memstore.Image, offset time.Duration) {
+	old := w.server
+	old.gone = true
+	w.server = w.newServer(im, offset)
+	w.server.down = old.down
+	w.note("store: %s follows %s", w.server.run, old.run)
+}
+
+// What a store command can fail with. All mean: not known.
+var (
+	errAway      = errors.New("store away")
+	errFull      = errors.New("store has no memory left")
+	errContended = errors.New("store contended")
+)
+
+const (
+	opTime     = 1400 * time.Millisecond // for one operation, retries included
+	stepLimit  = Micros(1_000_000)       // a reading further off is a stepped clock (G4)
+	standstill = 3 * time.Second         // a node silent for so long trusts no estimate
+)
+
+// A conn is a node's side of the store: the same optimistic transactions as
+// on Redis. A rule runs on what was read at one instant; the commit compares
+// everything that was read and looks at the clock and the server's identity.
+type conn struct {
+	w    *World
+	n    *Node
+	to   *Server // nil: whatever is current
+	est  map[string]estimate
+	cool []bool // buckets whose server's clock stepped
+	seen time.Duration
+}
+
+// An estimate is server time minus the node's, between lo and hi.
+type estimate struct{ lo, hi Micros }
+
+func (c *conn) server() *Server {
+	if c.to != nil && !c.to.gone {
+		return c.to
+	}
+	return c.w.server
+}
+
+func (c *conn) local(d time.Duration) Micros { return start.Add(d).UnixMicro() }
+
+// sample takes a completed reading; true if the clock stepped (G4).
+func (c *conn) sample(run string, now Micros, sent, received time.Duration) (stepped bool) {
+	if received-c.seen > standstill {
+		clear(c.est)
+	}
+	c.seen = received
+	n := estimate{now - c.local(received), now - c.local(sent) + 1}
+	if old, ok := c.est[run]; ok {
+		switch {
+		case n.lo > old.hi+stepLimit || n.hi < old.lo-stepLimit:
+			stepped = true
+		case n.lo <= old.hi && old.lo <= n.hi:
+			n.lo, n.hi = max(n.lo, old.lo), min(n.hi, old.hi)
+		}
+	}
+	c.est[run] = n
+	if stepped {
+		c.w.note("%s: the clock of %s stepped", c.n.Name, run)
+		for b := range c.cool {
+			c.cool[b] = true
+		}
+	}
+	return stepped
+}
+
+// oldNow is what the clock of an earlier server shows now at the latest (R6).
+func (c *conn) oldNow(gen string) (Micros, bool) {
+	e, ok := c.est[gen]
+	return c.local(c.w.Now) + e.hi, ok && c.w.Now-c.seen <= standstill
+}
+
+// A verdict is what became of a command at the server.
+type verdict struct {
+	err  error
+	run  string
+	now  Micros
+	peek directory.Peek
+	hit  bool
+	rows []directory.Walked
+	next string
+	ring []directory.Entry
+	ok   bool // committed, or nothing to commit
+}
+
+// send does one command at the server, at one instant on its way. The result
+// is unknown when the answer does not come in time.
+func (c *conn) send(ctx context.Context, b int, write bool, do func(*Server) verdict) (v verdict, sent time.Duration, err error) {
+	if err := ctx.Err(); err != nil {
+		return v, 0, err
+	}
+	s, r, given := c.server(), newReply[verdict](c.w.Loop), false
+	sent = c.w.Now
+	d, arrives := c.w.net.leg(c.n.Name, "store")
+	d += c.w.between("store", 0, s.slow)
+	if arrives {
+		c.w.At(d, func() {
+			switch {
+			case s.gone || s.down || s.cut[b] > 0:
+				return
+			case s.drop > 0:
+				s.drop--
+				r.say(verdict{err: errAway})
+				return
+			case write && (s.full || s.still):
+				r.say(verdict{err: errFull})
+				return
+			case !write && given:
+				return // nobody waits for what a late read would say
+			}
+			got := do(s)
+			got.run = s.run
+			back, arrives := c.w.net.leg("store", c.n.Name)
+			if s.mute != 0 {
+				s.mute--
+				arrives = false
+			}
+			if arrives {
+				c.w.At(back, func() { r.say(got) })
+			}
+		})
+	}
+	limit := opTime
+	if at, ok := ctx.Deadline(); ok {
+		limit = min(limit, max(at.Sub(c.w.time()), time.Microsecond))
+	}
+	v, ok := r.await(limit)
+	given = true
+	if !ok {
+		return v, sent, errAway
+	}
+	if v.now != 0 {
+		c.sample(v.run, v.now, sent, c.w.Now)
+	}
+	return v, sent, v.err
+}
+
+// Buckets implements directory.Store.
+func (c *conn) Buckets() int { return c.w.Buckets }
+
+// Update implements directory.Store.
+func (c *conn) Update(ctx context.Context, b int, sel directory.Select, rule func(*directory.Tx) error) error {
+	ctx, _ = c.w.within(ctx, opTime)
+	if sel.Roster {
+		return c.atOnce(ctx, b, rule)
+	}
+	if c.cool[b] {
+		c.cool[b] = false
+		if err := c.n.dir.Chill(ctx, b); err != nil {
+			c.cool[b] = true
+			return err
+		}
+	}
+	for range 12 {
+		var t *transaction
+		var ruled error
+		_, sent, err := c.send(ctx, b, false, func(s *Server) verdict {
+			t, ruled = c.read(s, b, c.w.Now, rule)
+			return verdict{now: t.now}
+		})
+		if err != nil {
+			return err
+		}
+		if c.cool[b] {
+			return c.Update(ctx, b, sel, rule) // this very reading showed the step
+		}
+		if ruled != nil || t.tx.Out.Empty() {
+			return ruled
+		}
+		v, _, err := c.commit(ctx, b, t, sent)
+		if err != nil {
+			return err
+		}
+		if v.ok {
+			return nil
+		}
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+	}
+	return errContended
+}
+
+// atOnce is for the list of workers, which is only a hint: no time passes, so
+// that requests which share one reading need not wait for each other.
+func (c *conn) atOnce(ctx context.Context, b int, rule func(*directory.Tx) error) error {
+	s := c.server()
+	if s.gone || s.down || s.cut[b] > 0 || s.full || s.still || c.w.net.cut[[2]string{c.n.Name, "store"}] > 0 {
+		return errAway
+	}
+	c.sample(s.run, s.clock(), c.w.Now, c.w.Now)
+	return s.mem.Update(context.Background(), b, directory.Select{}, rule)
+}
+
+// A transaction is a rule's run on what was read.
+type transaction struct {
+	tx   *directory.Tx
+	read *reads
+	now  Micros
+	recv time.Duration
+}
+
+var errDry = errors.New("read only")
+
+// read runs the rule at the server's present without committing.
+func (c *conn) read(s *Server, b int, sent time.Duration, rule func(*directory.Tx) error) (t *transaction, ruled error) {
+	err := s.mem.Update(context.Background(), b, directory.Select{}, func(at *directory.Tx) error {
+		rec := newReads(at)
+		tx := directory.NewTx(rec)
+		tx.Sent, tx.Now, tx.Server, tx.Bucket, tx.Meta = start.Add(sent), at.Now, at.Server, at.Bucket, at.Meta
+		t = &transaction{tx: tx, read: rec, now: at.Now}
+		ruled = rule(tx)
+		rec.at = nil
+		return errDry
+	})
+	if !errors.Is(err, errDry) {
+		panic(err)
+	}
+	return t, ruled
+}
+
+// commit applies what the rule wrote if nothing that it read has changed, the
+// same server answers, and its clock shows a time that can be true.
+func (c *conn) commit(ctx context.Context, b int, t *transaction, sent time.Duration) (verdict, time.Duration, error) {
+	e := c.est[t.tx.Server]
+	latest := c.local(c.w.Now) + e.hi + stepLimit
+	notAfter := t.tx.Out.NotAfter
+	if at, ok := ctx.Deadline(); ok {
+		if by := at.UnixMicro() + e.lo; notAfter == 0 || by < notAfter {
+			notAfter = by
+		}
+	}
+	return c.send(ctx, b, true, func(s *Server) verdict {
+		v := verdict{now: s.clock()}
+		err := s.mem.Update(context.Background(), b, directory.Select{}, func(at *directory.Tx) error {
+			switch {
+			case at.Server != t.tx.Server, at.Now < t.now, at.Now > latest,
+				notAfter != 0 && at.Now >= notAfter, !t.read.unchanged(at):
+				return errDry
+			}
+			at.Out = t.tx.Out
+			return nil
+		})
+		if v.ok = err == nil; v.ok {
+			c.w.check.committed(b, &t.tx.Out)
+		}
+		return v
+	})
+}
+
+// Peek implements directory.Store.
+func (c *conn) Peek(ctx context.Context, b int, h directory.Hint) (directory.Peek, bool, error) {
+	ctx, _ = c.w.within(ctx, opTime)
+	v, sent, err := c.send(ctx, b, false, func(s *Server) verdict {
+		p, hit, err := s.mem.Peek(context.Background(), b, h)
+		return verdict{peek: p, hit: hit, err: err, now: s.clock()}
+	})
+	if err != nil || !v.hit || c.cool[b] {
+		return directory.Peek{}, false, err
+	}
+	late := v.peek.Sent.Sub(start.Add(sent))
+	v.peek.Sent, v.peek.Until = v.peek.Sent.Add(-late), v.peek.Until.Add(-late)
+	return v.peek, true, nil
+}
+
+// Walk implements directory.Store.
+func (c *conn) Walk(ctx context.Context, b int, cursor string, n int) ([]directory.Walked, string, error) {
+	ctx, _ = c.w.within(ctx, opTime)
+	v, _, err := c.send(ctx, b, false, func(s *Server) verdict {
+		rows, next, err := s.mem.Walk(context.Background(), b, cursor, n)
+		slices.SortFunc(rows, func(x, y directory.Walked) int { return strings.Compare(x.Key.String(), y.Key.String()) })
+		return verdict{rows: rows, next: next, err: err, now: s.clock()}
+	})
+	return v.rows, v.next, err
+}
+
+// Entries implements directory.Store.
+func (c *conn) Entries(ctx context.Context, b int, n int) ([]directory.Entry, error) {
+	return c.server().mem.Entries(ctx, b, n)
+}
+
+// reads is a rule's view of a bucket, and what it saw there.
+type reads struct {
+	at       *directory.Tx
+	meta     directory.Meta
+	rows     map[directory.Key]*directory.Row
+	sessions map[string]*directory.Session
+	index    map[string]string
+	bindings map[directory.BindKey]*directory.Binding
+	orders   map[string][]directory.Order
+	roster   []directory.Session
+	all      bool
+}
+
+func newReads(at *directory.Tx) *reads {
+	return &reads{at: at, meta: at.Meta, rows: map[directory.Key]*directory.Row{}, sessions: map[string]*directory.Session{}, index: map[string]string{},
+		bindings: map[directory.BindKey]*directory.Binding{}, orders: map[string][]directory.Order{}}
+}
+
+func val[T any](p *T) (v T, ok bool) {
+	if p == nil {
+		return v, false
+	}
+	return *p, true
+}
+
+func (r *reads) Row(k directory.Key) (directory.Row, bool) {
+	r.rows[k] = r.at.Row(k)
+	return val(r.rows[k])
+}
+
+func (r *reads) Session(id string) (directory.Session, bool) {
+	r.sessions[id] = r.at.Session(id)
+	s, ok := val(r.sessions[id])
+	s.Behind = slices.Clone(s.Behind)
+	return s, ok
+}
+
+func (r *reads) Index(name string) string {
+	r.index[name] = r.at.Index(name)
+	return r.index[name]
+}
+
+func (r *reads) Binding(k directory.BindKey) (directory.Binding, bool) {
+	r.bindings[k] = r.at.Binding(k)
+	return val(r.bindings[k])
+}
+
+func (r *reads) Orders(process string) []directory.Order {
+	r.orders[process] = r.at.Orders(process)
+	return slices.Clone(r.orders[process])
+}
+
+func (r *reads) Count(name string) int64 { return r.at.Count(name) }
+
+func (r *reads) Roster() []directory.Session {
+	r.all, r.roster = true, r.at.Roster()
+	return slices.Clone(r.roster)
+}
+
+// unchanged reports that the bucket still shows what the rule saw.
+func (r *reads) unchanged(at *directory.Tx) bool {
+	if at.Meta != r.meta {
+		return false
+	}
+	for k, was := range r.rows {
+		if !reflect.DeepEqual(at.Row(k), was) {
+			return false
+		}
+	}
+	for id, was := range r.sessions {
+		if !reflect.DeepEqual(at.Session(id), was) {
+			return false
+		}
+	}
+	for name, was := range r.index {
+		if at.Index(name) != was {
+			return false
+		}
+	}
+	for k, was := range r.bindings {
+		if !reflect.DeepEqual(at.Binding(k), was) {
+			return false
+		}
+	}
+	for p, was := range r.orders {
+		if !reflect.DeepEqual(at.Orders(p), was) {
+			return false
+		}
+	}
+	return !r.all || reflect.DeepEqual(at.Roster(), r.roster)
+}
+
+var _ directory.Store = (*conn)(nil)
+
+// sessionNow looks a session up in the current server's first bucket that
+// knows it.
+func (w *World) sessionNow(id string) (s directory.Session, ok bool) {
+	for b := range w.Buckets {
+		w.peekAt(b, func(tx *directory.Tx) { s, ok = val(tx.Session(id)) })
+		if ok {
+			return s, true
+		}
+	}
+	return s, false
+}
+
+// peekAt looks into a bucket without changing it.
+func (w *World) peekAt(b int, look func(*directory.Tx)) {
+	_ = w.server.mem.Update(context.Background(), b, directory.Select{}, func(tx *directory.Tx) error {
+		look(tx)
+		return errDry
+	})
+}
