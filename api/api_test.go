@@ -93,6 +93,8 @@ func TestFieldErrors(t *testing.T) {
 		{new(Heartbeat), hb + `,"acks":"m"}`, "acks: want a list of strings"},
 		{new(Heartbeat), hb + `,"acks":[1]}`, "acks: want a list of strings"},
 		{new(Heartbeat), hb + `,"challenge":"a"}`, "challengeValue: required"},
+		{new(Heartbeat), hb + `,"acks":[` + strings.Repeat(`"m",`, 10_000) + `"m"]}`, "acks: want at most 10000"},
+		{new(Register), register + `,"instances":{"/t":[` + strings.Repeat(`"a",`, 100_000) + `"a"]}}`, "instances: want at most 100000"},
 		{new(Releases), `7`, "body: want one JSON object"},
 		{new(Releases), `[7]`, "[0]: want one JSON object"},
 		{new(Releases), `{"namespace":"/t","id":"a"}`, "sessionId: required"},

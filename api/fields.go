@@ -27,11 +27,13 @@ func (e *FieldError) Error() string {
 // Bounds on single values. They exist so that nobody stores a megabyte under
 // one name; every real client stays far below.
 const (
-	maxText     = 256
-	maxSecret   = 1024
-	maxURL      = 2048
-	maxHeadroom = 1e15 // finite is not enough: sums of 1e308 overflow to infinity
-	maxSeconds  = 1e9
+	maxText      = 256
+	maxSecret    = 1024
+	maxURL       = 2048
+	maxInstances = 100_000 // a client holds 10 000 by default; each id that is nobody's makes a row
+	maxAcks      = 10_000
+	maxHeadroom  = 1e15 // finite is not enough: sums of 1e308 overflow to infinity
+	maxSeconds   = 1e9
 )
 
 // An object reads the fields of one JSON object; the first error sticks.

@@ -41,5 +41,8 @@ func (h *Heartbeat) UnmarshalJSON(body []byte) error {
 	}
 	h.Challenge, h.ChallengeValue = o.challenge()
 	h.HasAcks = optional(o, "acks", &h.Acks, "want a list of strings")
+	if len(h.Acks) > maxAcks {
+		o.fail("acks", "want at most 10000 message ids")
+	}
 	return o.err
 }

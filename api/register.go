@@ -60,8 +60,18 @@ func (r *Register) UnmarshalJSON(body []byte) error {
 	}
 	optional(o, "envs", &r.Envs, "want an object of strings")
 	optional(o, "instances", &r.Instances, "want an object of lists of strings")
+	if count(r.Instances) > maxInstances {
+		o.fail("instances", "want at most 100000 ids")
+	}
 	r.Namespaces = o.namespaces()
 	return o.err
+}
+
+func count(instances map[string][]string) (n int) {
+	for _, ids := range instances {
+		n += len(ids)
+	}
+	return n
 }
 
 // challenge is the pair, both or neither.

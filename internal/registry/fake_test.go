@@ -251,3 +251,30 @@ type away struct{ *fake }
 func (away) Session(context.Context, string) (*directory.Worker, error) {
 	return nil, errors.Join(pinboard.StoreUnavailable, errors.New("i/o timeout"))
 }
+
+// hanging answers nothing before the call's time is over.
+type hanging struct{ *fake }
+
+func (hanging) Session(ctx context.Context, _ string) (*directory.Worker, error) {
+	return nil, late(ctx)
+}
+
+func (hanging) Register(ctx context.Context, _ *directory.Registration) (directory.Grant, error) {
+	return directory.Grant{}, late(ctx)
+}
+
+func (hanging) Release(ctx context.Context, _ string, _ []directory.Release) (int, error) {
+	return 0, late(ctx)
+}
+
+func (hanging) Deregister(ctx context.Context, _, _ string) error { return late(ctx) }
+
+func (h hanging) Prove(ctx context.Context, p outbound.Probe) (outbound.Outcome, string) {
+	time.Sleep(2 * time.Second)
+	return h.fake.Prove(ctx, p)
+}
+
+func late(ctx context.Context) error {
+	<-ctx.Done()
+	return errors.Join(pinboard.StoreUnavailable, ctx.Err())
+}

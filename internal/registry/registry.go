@@ -114,7 +114,7 @@ type route struct {
 }
 
 func (s *Server) table() map[string]route {
-	worker := func(f serveFunc) route { return route{http.MethodPost, passport.ScopeWorker, f} }
+	worker := func(f serveFunc) route { return route{http.MethodPost, passport.ScopeWorker, inTime(f)} }
 	order := func(f serveFunc) route { return route{http.MethodPost, passport.ScopeOperator, f} }
 	list := func(f serveFunc) route { return route{http.MethodGet, passport.ScopeOperator, f} }
 	return map[string]route{

@@ -54,6 +54,18 @@ func allow(method string) string {
 	return method
 }
 
+// workerTime is what a worker's call takes at most, body included: the client
+// gives up at 5 s and would not hear what was done for it after that.
+const workerTime = 4500 * time.Millisecond
+
+func inTime(f serveFunc) serveFunc {
+	return func(w http.ResponseWriter, r *http.Request, p *passport.Principal) (any, error) {
+		ctx, cancel := context.WithTimeout(r.Context(), workerTime)
+		defer cancel()
+		return f(w, r.WithContext(ctx), p)
+	}
+}
+
 // Large bodies are few: at most largeBodies of one owner's are in memory at a
 // time, so that a flood fills no node and holds up only its own token. How long
 // a body may take is the engine's business.

@@ -43,9 +43,8 @@ func (s *Server) authorise(p *passport.Principal, q *api.Register) (outbound.Tar
 		}
 	}
 	if s.HostnameAware {
-		q.Hostname = strings.ToLower(q.Hostname)
-		if q.Hostname == "" {
-			return outbound.Target{}, &api.FieldError{Field: "hostname", Want: "required in hostname-aware mode"}
+		if err := canonical(q); err != nil {
+			return outbound.Target{}, err
 		}
 		if !p.Hostname(q.Hostname) {
 			return outbound.Target{}, denied("token may not use this hostname")
@@ -59,6 +58,21 @@ func (s *Server) authorise(p *passport.Principal, q *api.Register) (outbound.Tar
 		err = denied("token may not advertise this host")
 	}
 	return target, err
+}
+
+// canonical brings the hostname into the form that requests are compared in:
+// lower case, without port, brackets kept. "*" is no hostname: it stands for
+// the one world of the other mode.
+func canonical(q *api.Register) error {
+	q.Hostname = strings.ToLower(q.Hostname)
+	literal := strings.HasPrefix(q.Hostname, "[") && strings.HasSuffix(q.Hostname, "]")
+	switch {
+	case q.Hostname == "":
+		return &api.FieldError{Field: "hostname", Want: "required in hostname-aware mode"}
+	case strings.ContainsAny(q.Hostname, "*/?#@%\\ ") || strings.Contains(q.Hostname, ":") && !literal:
+		return &api.FieldError{Field: "hostname", Want: "want a host name without port"}
+	}
+	return nil
 }
 
 // proveNew runs the challenge of a registration. Any failure is worth another

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -89,6 +90,8 @@ func TestRegisterRefused(t *testing.T) {
 		"scheme":             {body: with("advertiseUrl", `"file:///etc"`), want: 400, text: "advertiseUrl: want http:// or https://"},
 		"metadata":           {token: "root", body: with("advertiseUrl", `"http://[::ffff:169.254.169.254]/"`), want: 400, text: "advertiseUrl: this address is refused"},
 		"hostname missing":   {change: func(c *Config) { c.HostnameAware = true }, want: 400, text: "hostname: required in hostname-aware mode"},
+		"hostname any":       {token: "root", body: with("hostname", `"*"`), change: func(c *Config) { c.HostnameAware = true }, want: 400, text: "hostname: want a host name without port"},
+		"hostname and port":  {token: "root", body: with("hostname", `"a.example:80"`), change: func(c *Config) { c.HostnameAware = true }, want: 400, text: "hostname: want a host name without port"},
 		"hostname":           {body: with("hostname", `"b.example"`), change: func(c *Config) { c.HostnameAware = true }, want: 403, text: "token may not use this hostname"},
 		"headroom":           {body: with("headroom", `1e308`), want: 400, text: "headroom: want a number from 0 to 1e+15"},
 	} {
@@ -120,6 +123,21 @@ func TestHostnameFieldsOutsideTheirMode(t *testing.T) {
 	n := start(t, nil)
 	if a := n.post("/registry/register", "worker-a", with("hostname", `"b.example"`)); a.status != 200 {
 		t.Errorf("%d %s", a.status, a.text)
+	}
+}
+
+// A worker gives up on its call after 5 s: whatever hangs, it has an answer by then.
+func TestWorkersAreAnsweredInTime(t *testing.T) {
+	for path, body := range map[string]string{"/registry/register": register, "/registry/heartbeat": beat, "/registry/release": `[]`, "/registry/deregister": `{"sessionId":"s"}`} {
+		synctest.Test(t, func(t *testing.T) {
+			n := start(t, nil)
+			n.server.Directory, n.server.Workers = hanging{n.fake}, hanging{n.fake}
+			began := time.Now()
+			a := n.post(path, "worker-a", body)
+			if took := time.Since(began); a.status != 503 || took > 4600*time.Millisecond {
+				t.Errorf("%s: %d after %v", path, a.status, took)
+			}
+		})
 	}
 }
 
