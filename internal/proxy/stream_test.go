@@ -127,8 +127,8 @@ const switched = "HTTP/1.1 101 Switching Protocols\r\n" +
 	"Sec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\nSec-WebSocket-Protocol: b\r\nSet-Cookie: k=v\r\n" +
 	"Connection: Upgrade\r\nUpgrade: websocket\r\n\r\n"
 
-// slices writes s in two pieces, split at i.
-func slices(w io.Writer, s string, i int) {
+// inTwo writes s in two pieces, split at i.
+func inTwo(w io.Writer, s string, i int) {
 	io.WriteString(w, s[:i])
 	if i > 0 && i < len(s) {
 		time.Sleep(200 * time.Microsecond)
@@ -144,7 +144,7 @@ func TestEarlyBytesOfATunnelSurviveSplitsAtEveryOffset(t *testing.T) {
 		if _, ok := s.receive(r); !ok {
 			return
 		}
-		slices(c, switching+reply, <-at)
+		inTwo(c, switching+reply, <-at)
 		b := make([]byte, len(early))
 		io.ReadFull(r, b)
 		s.mu.Lock()
@@ -156,7 +156,7 @@ func TestEarlyBytesOfATunnelSurviveSplitsAtEveryOffset(t *testing.T) {
 	for i := range max(len(handshake+early), len(switching+reply)) {
 		c := w.dial()
 		at <- min(i, len(switching+reply))
-		slices(c, handshake+early, min(i, len(handshake+early)))
+		inTwo(c, handshake+early, min(i, len(handshake+early)))
 		c.readExactly(switched + reply + "bye")
 		if rest, err := c.rest(); rest != "" || err != nil {
 			t.Fatalf("split %d: %q, %v behind the tunnel", i, rest, err)
