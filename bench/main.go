@@ -158,11 +158,11 @@ func bench(ctx context.Context, o Options, stdout io.Writer) error {
 		return nil
 	}
 	m, err := fleet.measureAll(ctx, o, stdout)
+	report := newReport(m, fleet, o)
+	fmt.Fprint(stdout, "\n", report) // also what was measured before an error
 	if err != nil {
 		return err
 	}
-	report := newReport(m, fleet, o)
-	fmt.Fprint(stdout, "\n", report)
 	if o.Write {
 		if err := writeResults(filepath.Join("docs", "performance.md"), report); err != nil {
 			return err

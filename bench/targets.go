@@ -102,7 +102,12 @@ func (f *Fleet) reverseProxy(port, _ int) (*Process, error) {
 	return startProcess(f.scratch, figures.ReverseProxy, nil, self, "reverseproxy", address(port), f.worker)
 }
 
+// pinboardNode runs the binary under test as it comes, but for what a single
+// worker with a million ids asks for: it is never told to restate them, and a
+// restart does not wait for load balancers.
 func (f *Fleet) pinboardNode(name string, port int, env ...string) (*Process, error) {
-	env = append(env, "PORT="+strconv.Itoa(port), "PINBOARD_TOKEN="+token)
-	return startProcess(f.scratch, name, env, f.pinboard)
+	env = append(env, "PORT="+strconv.Itoa(port), "PINBOARD_HOST=127.0.0.1", "PINBOARD_TOKEN="+token,
+		"PINBOARD_SHUTDOWN_NOTICE_MS=0", "PINBOARD_SHUTDOWN_BUDGET_MS=500",
+		"PINBOARD_RESTATE_AFTER=1000000000")
+	return startProcess(f.scratch, name, env, f.pinboard, "serve")
 }
