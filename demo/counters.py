@@ -58,7 +58,8 @@ class Counter(PinnedAPI):
 
 def main():
     logging.basicConfig(level=logging.INFO)
-    listener = socket.socket()
+    # With protocol 0, the default, asyncio does not set TCP_NODELAY.
+    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     listener.bind(("127.0.0.1", int(os.environ.get("WORKER_PORT", "0"))))
     listener.listen()
     worker = PinnedWorker(

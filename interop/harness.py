@@ -39,7 +39,18 @@ class Cluster:
         for name in workers:
             self.worker(name)
         self.wait_registered(*workers)
+        self.settle(set(workers))
         return self
+
+    def settle(self, workers):
+        """Until every node places ids on every worker: buckets are warm, and
+        nodes look at the list of workers about once a second."""
+        numbers = iter(range(1000))
+        for node in range(len(self.nodes) if workers else 0):
+            seen = set()
+            while not workers <= seen:
+                served = self.client.get(f"/counters/settle-{node}-{next(numbers)}", node=node)
+                seen.add(served.worker)
 
     def _own(self, process):
         self._processes.append(process)
@@ -69,10 +80,11 @@ class Cluster:
         return worker
 
     def registered(self, node=0):
-        """The workers that node lists, by client id."""
+        """The workers that hold a lease by the word of a node, by client id."""
         reply = self.client.registry("GET", "/registry/workers", node=node)
         assert reply.status_code == 200, reply.text
-        return {row["clientId"]: row for row in reply.json()["workers"]}
+        rows = reply.json()["workers"]
+        return {row["clientId"]: row for row in rows if row["state"] == "live"}
 
     def wait_registered(self, *names):
         wanted = {self.workers[name].client_id for name in names}

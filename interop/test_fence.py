@@ -47,7 +47,9 @@ def test_the_fence_holds_at_every_epoch_that_pinboard_minted(cluster, store):
 
 
 def test_without_an_attestation_a_worker_serves_nobody(cluster):
-    cluster.start(workers=("w1",))
+    cluster.start(workers=())
+    cluster.worker("w1")
+    cluster.wait_registered("w1")
     port = cluster.workers["w1"].identity["port"]
     reply = httpx.get(f"http://127.0.0.1:{port}/counters/a/value")
     assert (reply.status_code, reply.json()["detail"]) == (403, "invalid attestation")

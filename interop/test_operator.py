@@ -123,6 +123,12 @@ def test_an_ejected_worker_loses_its_ids_at_the_end_of_its_lease(fleet):
     assert order(fleet, "eject", clientId=fleet.workers["w1"].client_id) == {"ejected": 1}
     deadline = fleet.lease_deadline(process)
     for address in on(placed, "w1"):
-        after = fleet.client.get(address)
+        after = wait_for(lambda address=address: moved(fleet, address, "w1"), "the id to move")
         assert after.epoch > placed[address].epoch
         assert after.mono >= deadline
+
+
+def moved(cluster, address, away):
+    """What answers at an address once it is another worker than `away`."""
+    served = cluster.client.get(address)
+    return served if served.worker != away else None

@@ -98,7 +98,8 @@ def log_lease(lease, registration):
 
 def listen():
     """The listening socket and its port."""
-    listener = socket.socket()
+    # With protocol 0, the default, asyncio does not set TCP_NODELAY.
+    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     listener.bind(("127.0.0.1", SETTINGS.port))
     if SETTINGS.listen_early:
