@@ -256,3 +256,18 @@ func BenchmarkMintCaller(b *testing.B) {
 		m.Mint(buf, w, "/threads/t1", 3)
 	}
 }
+
+// Nothing but the minted bytes verifies, and no bytes make the reader fall over.
+func FuzzVerify(f *testing.F) {
+	now := time.Unix(1_800_000_000, 0)
+	good := string(Append(nil, "k", "s", "/t/a", 1, now))
+	f.Add(good)
+	f.Add(good + ".")
+	f.Add("..")
+	f.Fuzz(func(t *testing.T, token string) {
+		if _, err := Verify(token, "k", only("s"), now); err == nil && token != good {
+			t.Fatalf("forged: %q", token)
+		}
+		Ours([]byte(token), func(string) (string, bool) { return "other", true })
+	})
+}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -480,5 +481,39 @@ func TestSecretsStayInside(t *testing.T) {
 	}
 	if err := json.Unmarshal([]byte(h.get("/registry/workers").text), &list); err != nil || len(list.Workers) != 1 || list.Workers[0]["secret"] != nil {
 		t.Errorf("%v %v", err, list)
+	}
+}
+
+// A flood of registrations of one tenant, each at a URL that never answers,
+// keeps nobody else waiting and leaves nothing behind.
+func TestRegisterFlood(t *testing.T) {
+	t.Parallel()
+	h := open(t, nil)
+	w := h.process("c1")
+	w.register().is(t, 200)
+	silent, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Close()
+	var flood sync.WaitGroup
+	for i := range 200 {
+		flood.Go(func() {
+			a := h.call("POST", "/registry/register", "worker-a", fmt.Sprintf(`{"clientId":"f%d","secret":"k","namespaces":["/t"],"advertiseUrl":"http://%s","headroom":1,"draining":false,"challenge":"c","challengeValue":"v"}`, i, silent.Addr()))
+			if a.status != 503 || !strings.Contains(a.text, "challenge not answered") {
+				t.Errorf("%d %s", a.status, a.text)
+			}
+		})
+	}
+	began := time.Now()
+	for range 20 {
+		w.beat("").is(t, 200)
+	}
+	if took := time.Since(began); took > 1500*time.Millisecond {
+		t.Errorf("20 beats of another tenant took %v", took)
+	}
+	flood.Wait()
+	if list := h.get("/registry/workers").body["workers"].([]any); len(list) != 1 {
+		t.Errorf("%d sessions", len(list))
 	}
 }
