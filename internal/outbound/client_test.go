@@ -213,7 +213,7 @@ func TestStats(t *testing.T) {
 		defer at.Add(-1)
 		time.Sleep(2 * time.Millisecond)
 		if r.URL.Path != "/base/_pinned/stats" || r.Header.Get(api.HeaderSecret) != "k" {
-			http.Error(w, "", 403)
+			http.Error(w, "", http.StatusForbidden)
 			return
 		}
 		io.WriteString(w, `{"draining":false}`)
