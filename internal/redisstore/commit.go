@@ -37,12 +37,8 @@ type change struct {
 
 // commit applies what the rule wrote if everything it read is unchanged.
 func (s *Store) commit(ctx context.Context, b int, v *view, tx *directory.Tx) (verdict, error) {
-	bounds, err := s.limits(ctx, v, tx)
-	if err != nil {
-		return "", err
-	}
 	c := &change{s: s, b: b, gen: tx.Server, v: v, at: map[string]int{}}
-	c.head(tx, bounds)
+	c.head(tx, s.limits(ctx, v, tx))
 	c.compared()
 	if err := c.writes(&tx.Out); err != nil {
 		return "", err

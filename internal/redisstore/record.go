@@ -65,6 +65,7 @@ func visitLease(v leaseVisitor, l *directory.Lease) {
 	v.number(&l.Ordered)
 	v.flag(&l.Want)
 	v.flag(&l.Acks)
+	v.flag(&l.Old)
 	v.flag(&l.Ejected)
 	v.number(&l.Ended)
 	v.text(&l.Super)

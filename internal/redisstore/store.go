@@ -184,10 +184,7 @@ func runRule(rule func(*directory.Tx) error, tx *directory.Tx) (miss *missing, e
 // the node cannot believe, not when the rule or the caller has given up. It
 // rests on this view's own reading, so that a step which others have noticed
 // meanwhile moves nothing.
-func (s *Store) limits(ctx context.Context, v *view, tx *directory.Tx) (limits, error) {
-	if ctx.Err() != nil {
-		return limits{}, unavailable("%v", context.Cause(ctx))
-	}
+func (s *Store) limits(ctx context.Context, v *view, tx *directory.Tx) limits {
 	now := s.clocks.now()
 	most := float64(now.Sub(tx.Sent).Microseconds()) * (1 + drift)
 	l := limits{from: tx.Now, believed: tx.Now + int64(most) + tolerance, notAfter: math.MaxInt64}
@@ -198,7 +195,7 @@ func (s *Store) limits(ctx context.Context, v *view, tx *directory.Tx) (limits, 
 		least := float64(now.Sub(v.received).Microseconds()) * (1 - drift)
 		l.notAfter = min(l.notAfter, tx.Now+int64(least)+time.Until(d).Microseconds())
 	}
-	return l, nil
+	return l
 }
 
 // sampled feeds a completed reading to the clock. If it shows that the clock
