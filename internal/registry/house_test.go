@@ -167,4 +167,3 @@ func (a answer) is(t *testing.T, status int, want ...string) {
 		}
 	}
 }
-
