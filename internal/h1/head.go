@@ -32,7 +32,7 @@ type Field struct {
 
 // A Scan finds the end of a head in a growing buffer, looking at each byte
 // once. The zero value is ready; one Scan serves one head.
-type Scan struct{ pos, line int }
+type Scan struct{ pos, line, first int }
 
 // Find returns the length of the head including its blank line, 0 while the
 // blank line is missing. ok is false once a line ends in a bare LF.
@@ -51,11 +51,19 @@ func (s *Scan) Find(b []byte) (n int, ok bool) {
 			return i + 1, true
 		}
 		s.pos, s.line = i+1, i+1
+		if s.first == 0 {
+			s.first = i + 1
+		}
 	}
 }
 
-// InFirstLine reports whether not even the first line has ended yet.
-func (s *Scan) InFirstLine() bool { return s.line == 0 }
+// FirstLine is how many bytes of the first line have been seen so far.
+func (s *Scan) FirstLine() int {
+	if s.first == 0 {
+		return s.pos
+	}
+	return s.first
+}
 
 // maxListed bounds the names a Connection field may list, since every field
 // is compared with each of them.

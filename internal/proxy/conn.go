@@ -64,6 +64,7 @@ type conn struct {
 	sent   bool      // the request of the exchange is complete
 	why    cut
 	halves int // directions of a tunnel that have ended by a FIN
+	broke  End // what ended a tunnel first, if that was no FIN
 }
 
 func newConn(p *Proxy, nc net.Conn) *conn {
@@ -164,7 +165,7 @@ func (x *exchange) parseHead(b []byte, scan *h1.Scan) (_ *pinboard.Refusal, done
 	case !ok:
 		return pinboard.BadRequest, true
 	case n > h1.MaxHead || n == 0 && len(b) >= h1.MaxHead:
-		if scan.InFirstLine() {
+		if scan.FirstLine() > h1.MaxHead/2 {
 			return pinboard.TargetTooLong, true
 		}
 		return pinboard.HeadTooLarge, true

@@ -59,7 +59,7 @@ func TestRequestBodyStreamsWhileTheAnswerStreams(t *testing.T) {
 		s.mu.Lock()
 		s.got = append(s.got, delivery{head: head})
 		s.mu.Unlock()
-		io.WriteString(c, "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
+		io.WriteString(c, "HTTP/1.1 200 OK\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n")
 		echo := make([]byte, 1)
 		for range 3 {
 			if _, err := io.ReadFull(r, make([]byte, 3)); err != nil { // "1\r\n"

@@ -25,26 +25,21 @@ func (x *exchange) tunnel(u *upstream) (keep, graceful bool) {
 		c.interrupt(cutClient)
 	}
 	x.releaseHeads()
-	back := make(chan End, 1)
+	back := make(chan struct{})
 	go func() {
-		end := WorkerGone
+		defer close(back)
 		defer func() {
 			if v := recover(); v != nil {
 				c.p.reportPanic(v)
 				c.interrupt(cutClient)
 			}
-			back <- end
 		}()
-		end = pipe(&c.socket, &u.socket, &x.obs.BytesIn, ClientGone, WorkerGone)
-		c.tunnelEnds(end)
+		c.tunnelEnds(c.pipe(&c.socket, &u.socket, &x.obs.BytesIn, ClientGone, WorkerGone))
 	}()
-	seen := pipe(&u.socket, &c.socket, &x.obs.BytesOut, WorkerGone, ClientGone)
-	c.tunnelEnds(seen)
-	if end := <-back; seen == Complete {
-		seen = end
-	}
-	if x.obs.End = seen; seen != Complete {
-		x.obs.End = x.endOf(seen)
+	c.tunnelEnds(c.pipe(&u.socket, &c.socket, &x.obs.BytesOut, WorkerGone, ClientGone))
+	<-back
+	if c.broke != Complete {
+		x.obs.End = x.endOf(c.broke)
 	}
 	c.detach()
 	u.close()
@@ -53,7 +48,7 @@ func (x *exchange) tunnel(u *upstream) (keep, graceful bool) {
 
 // pipe copies until from's FIN, which it passes on, or until an error, which
 // it blames on one side.
-func pipe(from, to *socket, n *int64, fromGone, toGone End) End {
+func (c *conn) pipe(from, to *socket, n *int64, fromGone, toGone End) End {
 	for {
 		if b := from.unread(); len(b) > 0 {
 			m, err := to.nc.Write(b)
@@ -70,6 +65,7 @@ func pipe(from, to *socket, n *int64, fromGone, toGone End) End {
 			}
 			return fromGone
 		}
+		c.tunnelHeard()
 	}
 }
 
@@ -79,6 +75,9 @@ func (c *conn) tunnelEnds(end End) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if end != Complete {
+		if c.broke == Complete && c.halves == 0 {
+			c.broke = end
+		}
 		if c.up != nil {
 			_ = c.up.nc.SetDeadline(past)
 		}
@@ -86,6 +85,17 @@ func (c *conn) tunnelEnds(end End) {
 		return
 	}
 	c.halves++
+	c.tunnelGraceLocked()
+}
+
+// tunnelHeard renews the grace of a tunnel that is half-closed.
+func (c *conn) tunnelHeard() {
+	c.mu.Lock()
+	c.tunnelGraceLocked()
+	c.mu.Unlock()
+}
+
+func (c *conn) tunnelGraceLocked() {
 	if c.halves == 1 && c.why == uncut {
 		by := time.Now().Add(tunnelGrace)
 		_ = c.up.nc.SetReadDeadline(by)
