@@ -190,6 +190,63 @@ func TestReleasedEpoch(t *testing.T) {
 	})
 }
 
+// A newer placement that arrives while the instance of an older one closes is
+// sent away, and changes nothing about what is given back; when the close is
+// over, it opens.
+func TestNewerPlacementWhileClosing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newRegistry(t, 15*time.Second)
+		h := g.newWorker("w1", Class{Open: func(in *Instance) (http.Handler, error) {
+			in.OnClose(func(context.Context) error { time.Sleep(2 * time.Second); return nil })
+			return http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) { fmt.Fprint(rw, in.Epoch()) }), nil
+		}})
+		stop := start(t, h)
+		s := h.Session()
+		at := func(epoch pinboard.Epoch) *httptest.ResponseRecorder {
+			return serve(h, stamp(httptest.NewRequest("GET", "/t/a", nil), s.secret, s.ID(), epoch))
+		}
+		at(5)
+		h.quit(held(h))
+		time.Sleep(time.Second)
+		expect(t, "the same placement", at(5), 503, "instance closing; retry")
+		expect(t, "a newer one", at(7), 503, "instance closing; retry")
+		time.Sleep(2 * time.Second)
+		if r := g.sent("release"); len(r) != 1 || !strings.Contains(r[0].body, `"epoch":"5"`) {
+			t.Errorf("releases %v", r)
+		}
+		expect(t, "the newer one, again", at(7), 200, "7")
+		stop()
+	})
+}
+
+// A resident instance knows its epoch longer than the fence remembers it.
+func TestOlderEpochAfterTheFenceForgot(t *testing.T) {
+	bubble(t, func(t *testing.T, g *registry, h *Handler, d *diary) {
+		s := h.Session()
+		at := func(epoch pinboard.Epoch) *httptest.ResponseRecorder {
+			return serve(h, stamp(httptest.NewRequest("GET", "/t/a", nil), s.secret, s.ID(), epoch))
+		}
+		at(9)
+		time.Sleep(time.Minute)
+		if len(h.fences) != 0 {
+			t.Errorf("fences are never forgotten: %v", h.fences)
+		}
+		expect(t, "older", at(8), 503, "stale placement epoch; retry")
+		expect(t, "same", at(9), 200, "a 2")
+	})
+}
+
+// A request is let in only under the session it was proven for, even if that
+// session is lost between proof and entry.
+func TestSessionLostBetweenProofAndEntry(t *testing.T) {
+	bubble(t, func(t *testing.T, g *registry, h *Handler, d *diary) {
+		if _, denied := h.enter(h.classes["/t"], key{"/t", "a"}, 1, "s0", false); denied != &badAttestation {
+			t.Errorf("got %v", denied)
+		}
+		d.want(t)
+	})
+}
+
 func TestCapacity(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g, d := newRegistry(t, 15*time.Second), newDiary()
