@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -12,6 +13,7 @@ import (
 	"net/netip"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -223,7 +225,16 @@ func TestNamesWithSeveralAddresses(t *testing.T) {
 			lookups++
 			return addresses, nil
 		}
+		c.Dial = func(ctx context.Context, network, address string) (net.Conn, error) {
+			if strings.HasPrefix(address, "127.0.0.2:") {
+				<-ctx.Done() // neither accepts nor refuses
+				return nil, ctx.Err()
+			}
+			var d net.Dialer
+			return d.DialContext(ctx, network, address)
+		}
 	})
+	begun := time.Now()
 	s := newScripted(t, func(s *scripted, c net.Conn, r *bufio.Reader) {
 		s.receive(r)
 		io.WriteString(c, "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\nok")
@@ -235,6 +246,9 @@ func TestNamesWithSeveralAddresses(t *testing.T) {
 		if got := w.ask(bodyless); got.body != "ok" {
 			t.Fatalf("got %q", got)
 		}
+	}
+	if d := time.Since(begun); d > 3*time.Second {
+		t.Errorf("took %v: the dead address was waited for", d)
 	}
 	mu.Lock()
 	defer mu.Unlock()
@@ -259,7 +273,9 @@ func TestBlackHolesFailInBoundedTime(t *testing.T) {
 // An address that the SSRF rules refuse is not connected to.
 func TestDialControlIsAsked(t *testing.T) {
 	s := newScripted(t, replying(okAnswer))
-	w := newWorld(t, func(c *proxy.Config) { c.DialControl = denyAll })
+	w := newWorld(t, func(c *proxy.Config) {
+		c.DialControl = func(string, string, syscall.RawConn) error { return errors.New("denied") }
+	})
 	w.dir.worker = s.Worker
 	if got := w.ask(bodyless); got.line("Pinboard-Error") != "worker_unreachable" || strings.Contains(got.body, "denied") {
 		t.Errorf("client got %q", got)

@@ -1,0 +1,237 @@
+package proxy_test
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+	"testing"
+
+	"pinboard"
+	"pinboard/internal/directory"
+	"pinboard/internal/proxy"
+)
+
+// Every refusal on the closed list has its status, code, text and retry hint.
+func TestOwnErrors(t *testing.T) {
+	w := newWorld(t, func(c *proxy.Config) { c.CORSOrigins = []string{"https://app.test"} })
+	c := w.dial()
+	for _, r := range pinboard.Refusals {
+		w.dir.mu.Lock()
+		w.dir.resolve = func(int, directory.Request) (directory.Placement, error) { return directory.Placement{}, r }
+		w.dir.mu.Unlock()
+		c.send("GET /t/a HTTP/1.1\r\nHost: h\r\nOrigin: https://app.test\r\n\r\n")
+		got := c.answer()
+		var body struct {
+			Error, Code  string
+			RetryAfterMs *int
+		}
+		if err := json.Unmarshal([]byte(got.body), &body); err != nil {
+			t.Fatalf("%s: %q: %v", r.Code, got.body, err)
+		}
+		if body.Error != r.Text || body.Code != r.Code || got.line("Pinboard-Error") != r.Code ||
+			got.line("Content-Type") != "application/json" || got.head[9:12] != strconv.Itoa(r.Status) {
+			t.Errorf("%s: %q", r.Code, got)
+		}
+		if after := got.line("Retry-After"); (after != "") != r.Retry || (body.RetryAfterMs != nil) != r.Retry {
+			t.Errorf("%s: Retry-After %q, %v", r.Code, after, body.RetryAfterMs)
+		}
+		if got.line("Access-Control-Allow-Origin") != "https://app.test" || got.line("Vary") != "Origin" {
+			t.Errorf("%s: no CORS: %q", r.Code, got.head)
+		}
+	}
+	if x := w.exchange(0); x.End != proxy.Rejected || x.Refusal != pinboard.Refusals[0] {
+		t.Errorf("observed %v %v", x.End, x.Refusal)
+	}
+}
+
+func itoa(n int) string {
+	return string([]byte{byte('0' + n/100), byte('0' + n/10%10), byte('0' + n%10)})
+}
+
+func TestRetryHintsAreJittered(t *testing.T) {
+	w := newWorld(t)
+	w.dir.resolve = func(int, directory.Request) (directory.Placement, error) {
+		return directory.Placement{}, pinboard.ColdStart
+	}
+	seen := map[string]bool{}
+	for range 20 {
+		seen[w.ask(bodyless).body] = true
+	}
+	if len(seen) < 5 {
+		t.Errorf("%d different hints in 20 refusals", len(seen))
+	}
+}
+
+func TestStoreErrorsAreNeverShown(t *testing.T) {
+	w := newWorld(t)
+	w.dir.resolve = func(int, directory.Request) (directory.Placement, error) {
+		return directory.Placement{}, errors.New("dial tcp 10.0.0.7:6379: password hunter2")
+	}
+	got := w.ask(bodyless)
+	if got.line("Pinboard-Error") != "store_unavailable" || strings.Contains(got.head+got.body, "hunter2") {
+		t.Errorf("client got %q", got)
+	}
+}
+
+func TestCORSIsForListedOriginsAndOwnErrorsOnly(t *testing.T) {
+	w := newWorld(t, func(c *proxy.Config) { c.CORSOrigins = []string{"https://app.test"} })
+	s := newScripted(t, replying(okAnswer))
+	w.dir.worker = s.Worker
+	origin := func(o string) string { return "GET /t/a HTTP/1.1\r\nHost: h\r\nOrigin: " + o + "\r\n\r\n" }
+	if got := w.ask(origin("https://app.test")); got.head+got.body != okAnswer {
+		t.Errorf("a worker's answer was touched: %q", got)
+	}
+	w.dir.mu.Lock()
+	w.dir.worker = nil
+	w.dir.mu.Unlock()
+	if got := w.ask(origin("https://evil.test")); got.line("Access-Control-Allow-Origin") != "" {
+		t.Errorf("client got %q", got.head)
+	}
+}
+
+// A refusal of a request whose body has arrived keeps the connection; one
+// whose body has not closes it.
+func TestRefusedBodies(t *testing.T) {
+	w := newWorld(t)
+	c := w.dial()
+	for range 3 {
+		c.send(withBody)
+		if got := c.answer(); got.line("Pinboard-Error") != "unknown_namespace" || got.line("Connection") != "" {
+			t.Fatalf("client got %q", got.head)
+		}
+	}
+	c.send("POST /t/a HTTP/1.1\r\nHost: h\r\nContent-Length: 1000\r\n\r\nabc")
+	if got := c.answer(); got.line("Connection") != "close" {
+		t.Errorf("client got %q", got.head)
+	}
+	if rest, err := c.rest(); rest != "" || err != nil {
+		t.Errorf("rest %q, %v", rest, err)
+	}
+	head := strings.Replace(bodyless, "GET", "HEAD", 1)
+	c = w.dial()
+	c.send(head + bodyless)
+	if h, _ := readHead(c.r); !strings.HasPrefix(h, "HTTP/1.1 404 ") {
+		t.Errorf("HEAD: %q", h)
+	}
+	if got := c.answer(); got.line("Pinboard-Error") != "unknown_namespace" {
+		t.Errorf("behind the HEAD: %q", got)
+	}
+}
+
+// control is a handler that shows what it was given.
+func control(rw http.ResponseWriter, r *http.Request) {
+	body, err := io.ReadAll(r.Body)
+	var tooLarge *http.MaxBytesError
+	if errors.As(err, &tooLarge) {
+		http.Error(rw, "too large", http.StatusRequestEntityTooLarge)
+		return
+	}
+	rw.Header().Set("X-Saw", r.Method+" "+r.RequestURI+" "+r.Host+" "+r.Header.Get("X-In"))
+	switch r.URL.Path {
+	case "/registry/panic":
+		panic(http.ErrAbortHandler)
+	case "/registry/none":
+		rw.WriteHeader(http.StatusNoContent)
+	case "/registry/big":
+		rw.Write([]byte(strings.Repeat("x", 200<<10)))
+	case "/registry/flush":
+		rw.Write([]byte("a"))
+		rw.(http.Flusher).Flush()
+		rw.Write([]byte("b"))
+	default:
+		rw.Write(append([]byte("body:"), body...))
+	}
+}
+
+func TestControlPathsKeepTheConnection(t *testing.T) {
+	w := newWorld(t, func(c *proxy.Config) { c.Control = http.HandlerFunc(control); c.ControlBody = 1000 })
+	s := newScripted(t, replying(okAnswer))
+	w.dir.worker = s.Worker
+	c := w.dial()
+	for _, test := range []struct{ request, status, body string }{
+		{get("/healthz"), "200 OK", "body:"},
+		{"POST /registry/x?y=1 HTTP/1.1\r\nHost: h\r\nX-In: 1\r\nContent-Length: 5\r\n\r\nhello", "200 OK", "body:hello"},
+		{bodyless, "200 OK", "ok"},
+		{"POST /registry HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n2\r\nde\r\n0\r\nX: y\r\n\r\n", "200 OK", "body:abcde"},
+		{"POST /registry/x HTTP/1.1\r\nHost: h\r\nContent-Length: 1000\r\n\r\n" + strings.Repeat("z", 1000), "200 OK", "body:" + strings.Repeat("z", 1000)},
+		{get("/registry/flush"), "200 OK", "1\r\na\r\n1\r\nb\r\n0\r\n\r\n"},
+		{get("/metrics"), "200 OK", "body:"},
+		{get("/dashboard/x"), "200 OK", "body:"},
+	} {
+		c.send(test.request)
+		got := c.answer()
+		if got.head[9:9+len(test.status)] != test.status || got.body != test.body {
+			t.Fatalf("%q: got %q", test.request, got)
+		}
+	}
+	c.send(get("/registry/none") + strings.Replace(get("/readyz"), "GET", "HEAD", 1) + get("/registry/big"))
+	if head, _ := readHead(c.r); !strings.HasPrefix(head, "HTTP/1.1 204 ") || strings.Contains(head, "Content-Length") {
+		t.Errorf("204: %q", head)
+	}
+	if head, _ := readHead(c.r); !strings.HasPrefix(head, "HTTP/1.1 200 ") {
+		t.Errorf("HEAD: %q", head)
+	}
+	if got := c.answer(); strings.Count(got.body, "x") != 200<<10 {
+		t.Errorf("big: %d bytes", len(got.body))
+	}
+	c.send("POST /registry/x HTTP/1.1\r\nHost: h\r\nExpect: 100-continue\r\nContent-Length: 2\r\n\r\n")
+	c.readExactly("HTTP/1.1 100 Continue\r\n\r\n")
+	c.send("hi")
+	if got := c.answer(); got.body != "body:hi" {
+		t.Errorf("Expect: %q", got)
+	}
+	c.send("POST /registry/x HTTP/1.1\r\nHost: h\r\nContent-Length: 1001\r\n\r\n" + strings.Repeat("z", 1001))
+	if got := c.status(); got != "413 Request Entity Too Large" {
+		t.Errorf("too large: %s", got)
+	}
+	if n := len(s.deliveries()); n != 1 {
+		t.Errorf("%d deliveries", n)
+	}
+}
+
+// FC-29: no other spelling reaches the control plane, and nothing of it a worker.
+func TestControlPathsHaveOneSpelling(t *testing.T) {
+	w := newWorld(t, func(c *proxy.Config) {
+		c.Control = http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) { io.WriteString(rw, "control") })
+	})
+	for _, path := range []string{"//registry/workers", "/%72egistry/workers", "/Registry/workers", "/t/../registry/workers",
+		"/healthz/x", "/metrics/", "/registryx", "/healthz%2f", "http://h//registry"} {
+		if got := w.ask(get(path)); got.body == "control" {
+			t.Errorf("%s reaches the control plane", path)
+		}
+	}
+	for _, path := range []string{"/registry", "/registry/", "/registry//workers", "/registry/../t/a", "/registry/;/workers", "/readyz?x", "http://h/registry/x", "/healthz"} {
+		if got := w.ask(get(path)); got.body != "control" {
+			t.Errorf("%s is proxied: %q", path, got)
+		}
+	}
+	if n := len(w.dir.resolved()); n == 0 {
+		t.Error("near misses are not resolved like any other address")
+	}
+}
+
+func TestPanicOfOneExchangeIsItsOwn(t *testing.T) {
+	var seen any
+	w := newWorld(t, func(c *proxy.Config) {
+		c.Control = http.HandlerFunc(control)
+		c.Panic = func(v any, _ []byte) { seen = v }
+	})
+	w.dir.worker = newScripted(t, replying(okAnswer)).Worker
+	c := w.dial()
+	c.send(get("/registry/panic"))
+	if rest, _ := c.rest(); rest != "" {
+		t.Errorf("client got %q", rest)
+	}
+	if seen != http.ErrAbortHandler {
+		t.Errorf("panic %v was not told", seen)
+	}
+	if got := w.ask(bodyless); got.body != "ok" {
+		t.Errorf("next: %q", got)
+	}
+	if n := w.p.InFlight(proxy.Control); n != 0 {
+		t.Errorf("%d in flight", n)
+	}
+}
