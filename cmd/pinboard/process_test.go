@@ -28,7 +28,7 @@ type process struct {
 }
 
 // patience bounds every wait of these tests; none of them needs it.
-const patience = 15 * time.Second
+const patience = 30 * time.Second
 
 // serve starts `pinboard serve` on a free loopback port. The variables come on
 // top of a token, a warm store and no notice.

@@ -17,6 +17,7 @@ func onRedis(t *testing.T, url string, variables ...string) *process {
 
 // A store that must not be used ends the start with one line and exit 2.
 func TestUnfitStoresAreRefused(t *testing.T) {
+	t.Parallel()
 	evicting := redistest.Start(t, "maxmemory 100mb", "maxmemory-policy allkeys-lru")
 	shared := redistest.Start(t)
 	onRedis(t, shared.URL()).ready().signal(syscall.SIGTERM)
@@ -42,6 +43,7 @@ func TestUnfitStoresAreRefused(t *testing.T) {
 }
 
 func TestSignalWhileTheStoreIsAway(t *testing.T) {
+	t.Parallel()
 	p := onRedis(t, "redis://"+redistest.FreeAddr(t), "PINBOARD_SHUTDOWN_NOTICE_MS=5000").listening()
 	p.line("the store cannot be reached, trying on")
 	if status, body := p.get("/readyz"); status != 503 || !strings.Contains(body, "booting") {
@@ -66,6 +68,7 @@ func TestSignalWhileTheStoreIsAway(t *testing.T) {
 // FC-63: an outage of the store never shows in /healthz, shows in /readyz with
 // hysteresis, and heals by itself.
 func TestProbesThroughAnOutage(t *testing.T) {
+	t.Parallel()
 	r := redistest.Start(t)
 	relay := redistest.NewRelay(t, r.Addr)
 	p := onRedis(t, relay.URL(), "PINBOARD_LEASE_TTL_MS=8000").ready()
@@ -110,6 +113,7 @@ func TestProbesThroughAnOutage(t *testing.T) {
 // A store that answers slowly, or takes no writes, still resolves: the node
 // stays ready.
 func TestReadyOnASlowOrReadOnlyStore(t *testing.T) {
+	t.Parallel()
 	r := redistest.Start(t)
 	relay := redistest.NewRelay(t, r.Addr)
 	p := onRedis(t, relay.URL()).ready()
@@ -129,6 +133,7 @@ func TestReadyOnASlowOrReadOnlyStore(t *testing.T) {
 }
 
 func TestSecretsOfTheStoreStayHidden(t *testing.T) {
+	t.Parallel()
 	r := redistest.Start(t)
 	r.AddUser("pb", secret, "~*", "&*", "+@all")
 	url := strings.Replace(r.URL(), "redis://", "redis://pb:"+secret+"@", 1)

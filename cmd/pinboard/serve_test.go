@@ -16,6 +16,7 @@ import (
 )
 
 func TestServesAndStops(t *testing.T) {
+	t.Parallel()
 	p := serve(t, "PINBOARD_SHUTDOWN_NOTICE_MS=500").ready()
 	if status, body := p.get("/healthz"); status != 200 || body != `{"status":"ok"}`+"\n" {
 		t.Errorf("/healthz: %d %s", status, body)
@@ -49,6 +50,7 @@ func TestServesAndStops(t *testing.T) {
 }
 
 func TestInterruptIsADrainToo(t *testing.T) {
+	t.Parallel()
 	p := serve(t).ready()
 	p.signal(syscall.SIGINT)
 	if code := p.exit(); code != 0 {
@@ -57,6 +59,7 @@ func TestInterruptIsADrainToo(t *testing.T) {
 }
 
 func TestSecondSignalExitsNow(t *testing.T) {
+	t.Parallel()
 	p := serve(t, "PINBOARD_SHUTDOWN_NOTICE_MS=60000", "PINBOARD_SHUTDOWN_BUDGET_MS=60000").ready()
 	p.signal(syscall.SIGTERM)
 	p.line("draining")
@@ -67,6 +70,7 @@ func TestSecondSignalExitsNow(t *testing.T) {
 }
 
 func TestFatal(t *testing.T) {
+	t.Parallel()
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -83,6 +87,7 @@ func TestFatal(t *testing.T) {
 }
 
 func TestWarnings(t *testing.T) {
+	t.Parallel()
 	p := serve(t, "PINBOARD_LEASE_TTL_MS=1000").ready()
 	log := p.log()
 	for _, want := range []string{`"level":"WARN","msg":"REDIS_URL=memory:`, `"level":"ERROR","msg":"PINBOARD_COLD_START=off`, `"level":"WARN","msg":"PINBOARD_LEASE_TTL_MS`} {
@@ -99,6 +104,7 @@ func TestWarnings(t *testing.T) {
 }
 
 func TestHangupReloadsThePassport(t *testing.T) {
+	t.Parallel()
 	file := filepath.Join(t.TempDir(), "passport.json")
 	write := func(token string) {
 		doc := `{"providers":[{"type":"staticToken","id":"p","keys":[{"name":"k","token":"` + token + `","scopes":["pinboard:operator"]}]}]}`
@@ -135,6 +141,34 @@ func TestHangupReloadsThePassport(t *testing.T) {
 	}
 }
 
+// FC-55: who calls is judged before anything of the call is.
+func TestBearer(t *testing.T) {
+	t.Parallel()
+	p := serve(t).ready()
+	good := "Authorization: Bearer " + secret + "\r\n"
+	for name, fields := range map[string]string{
+		"none": "", "empty": "Authorization: Bearer\r\n", "blank": "Authorization: Bearer  \r\n",
+		"basic": "Authorization: Basic " + secret + "\r\n", "longer": "Authorization: Bearer " + secret + "x\r\n",
+		"prefix": "Authorization: Bearer " + secret[:5] + "\r\n", "twice": good + good,
+	} {
+		for _, path := range []string{"/registry", "/registry/", "/registry/workers", "/registry/none", "/registry/register?token=" + secret} {
+			for _, method := range []string{"GET", "HEAD", "POST", "OPTIONS", "DELETE"} {
+				// The announced body never comes: nobody may wait for it.
+				m := rawtest.Do(t, p.url, method+" "+path+" HTTP/1.1\r\nHost: h\r\nContent-Length: 99\r\nConnection: close\r\n"+fields+"\r\n")
+				if m.Status() != 401 || m.Get("WWW-Authenticate") == "" {
+					t.Errorf("%s: %s %s: %s", name, method, path, m.Raw)
+				}
+			}
+		}
+	}
+	for _, scheme := range []string{"Bearer", "bearer", "BEARER"} {
+		m := rawtest.Do(t, p.url, "GET /registry/workers HTTP/1.1\r\nHost: h\r\nAuthorization: "+scheme+" "+secret+"\r\n\r\n")
+		if m.Status() != 200 {
+			t.Errorf("%s: %s", scheme, m.Raw)
+		}
+	}
+}
+
 // register makes w a worker of the node and waits until it gets ids.
 func (p *process) register(w *rawtest.Worker, namespaces ...string) *rawtest.Session {
 	p.t.Helper()
@@ -148,6 +182,7 @@ func (p *process) register(w *rawtest.Worker, namespaces ...string) *rawtest.Ses
 
 // FC-59: what anybody can read tells counts only.
 func TestOpenEndpointsTellNothing(t *testing.T) {
+	t.Parallel()
 	p := serve(t, "LOG_LEVEL=debug").ready()
 	w := rawtest.NewWorker(t, rawtest.Always(rawtest.Response(200, "ok", "Connection: close")))
 	s := p.register(w, "/t")
@@ -178,6 +213,7 @@ func TestOpenEndpointsTellNothing(t *testing.T) {
 
 // FC-64: whatever clients invent, the exposition stays as it is.
 func TestMetricsStayFlat(t *testing.T) {
+	t.Parallel()
 	p := serve(t).ready()
 	w := rawtest.NewWorker(t, rawtest.Always(rawtest.Response(200, "ok")))
 	p.register(w, "/t")
@@ -231,6 +267,7 @@ func (p *process) series() int {
 // FC-61, FC-62: a drain finishes what is finite and ends streams at a stated
 // point; both are counted.
 func TestDrainWithOpenExchanges(t *testing.T) {
+	t.Parallel()
 	p := serve(t, "PINBOARD_SHUTDOWN_NOTICE_MS=300", "PINBOARD_SHUTDOWN_BUDGET_MS=2500").ready()
 	answer := make(chan struct{})
 	w := rawtest.NewWorker(t, func(c *rawtest.Conn) {
