@@ -1,9 +1,5 @@
 package directory
 
-import (
-	"pinboard"
-)
-
 // Rules are the settings that every rule obeys. All durations in Micros.
 type Rules struct {
 	Lease      Micros // lease granted to sessions
@@ -37,7 +33,7 @@ func (p *Rules) begin(tx *Tx, longest Micros) {
 		if p.NoCold {
 			m.Cold = 0
 		}
-		tx.Out.Floor = pinboard.Epoch(tx.Now + longest)
+		tx.Out.Leap = longest
 		tx.PutMeta(m)
 		tx.Log(Entry{Cause: "generation", Node: p.Node})
 	case longest > m.Longest:

@@ -112,6 +112,7 @@ func NewTx(src Source) *Tx {
 type Writes struct {
 	Meta     *Meta
 	Floor    pinboard.Epoch // raise the epoch counter to at least this
+	Leap     Micros         // then raise it this far above itself and above the store's clock (R1)
 	Rows     map[Key]*Row
 	Minted   []*Mint // rows whose epoch is minted at commit, in this order
 	Sessions map[string]*Session
@@ -133,7 +134,7 @@ type Mint struct {
 
 // Empty reports that there is nothing to commit.
 func (w *Writes) Empty() bool {
-	return w.Meta == nil && w.Floor == 0 && len(w.Rows) == 0 && len(w.Sessions) == 0 && len(w.Index) == 0 &&
+	return w.Meta == nil && w.Floor == 0 && w.Leap == 0 && len(w.Rows) == 0 && len(w.Sessions) == 0 && len(w.Index) == 0 &&
 		len(w.Bindings) == 0 && len(w.Orders) == 0 && len(w.Counts) == 0 && len(w.Entries) == 0
 }
 

@@ -113,6 +113,9 @@ func (b *bucket) commit(w *directory.Writes, now directory.Micros) {
 		b.meta = *w.Meta
 	}
 	b.last = max(b.last, w.Floor)
+	if w.Leap > 0 {
+		b.last = max(b.last, pinboard.Epoch(now)) + pinboard.Epoch(w.Leap)
+	}
 	for _, m := range w.Minted {
 		b.last = max(b.last+1, pinboard.Epoch(now), m.Seen+1)
 		m.Epoch = b.last

@@ -178,6 +178,10 @@ func (c *change) epochs(out *directory.Writes) map[directory.Key]int {
 		c.arg("floor")
 		c.halves(f)
 	}
+	if out.Leap > 0 {
+		c.arg("leap")
+		c.halves(pinboard.Epoch(out.Leap))
+	}
 	for i, m := range out.Minted {
 		c.arg("mint")
 		c.halves(above(m.Seen))

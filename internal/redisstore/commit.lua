@@ -59,12 +59,16 @@ local function mint(h, l)
   raise(h, l)
   return struct.pack('>I4I4', hi, lo)
 end
+local function leap(h, l)
+  raise(math.floor(now / 4294967296), now % 4294967296)
+  hi, lo = hi + h + math.floor((lo + l) / 4294967296), (lo + l) % 4294967296
+end
 
 -- Epochs first: running out of them must leave no trace.
 local w = at
-while ARGV[w] == 'mint' or ARGV[w] == 'floor' do
-  local h, l = tonumber(ARGV[w + 1]), tonumber(ARGV[w + 2])
-  if ARGV[w] == 'mint' then minted[#minted + 1] = mint(h, l) else raise(h, l) end
+local raising = { mint = function(h, l) minted[#minted + 1] = mint(h, l) end, floor = raise, leap = leap }
+while raising[ARGV[w]] do
+  raising[ARGV[w]](tonumber(ARGV[w + 1]), tonumber(ARGV[w + 2]))
   w = w + 3
 end
 if hi then

@@ -294,7 +294,7 @@ func (c *conn) commit(ctx context.Context, b int, t *transaction, sent time.Dura
 			return nil
 		})
 		if v.ok = err == nil; v.ok {
-			c.w.check.committed(b, &t.tx.Out)
+			c.w.check.committed(s, b, &t.tx.Out)
 		}
 		return v
 	})
