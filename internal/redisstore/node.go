@@ -38,6 +38,7 @@ type node struct {
 	mu      sync.Mutex
 	client  rueidis.Client
 	dialing chan struct{} // non-nil while the client is being made
+	failure error         // of the last attempt
 	closed  bool
 
 	hits *hitLine
@@ -81,7 +82,7 @@ func (n *node) conn(ctx context.Context) (rueidis.Client, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.client == nil {
-		return nil, unavailable("cannot connect")
+		return nil, unavailable("cannot connect: %v", n.failure)
 	}
 	return n.client, nil
 }
@@ -91,7 +92,7 @@ func (n *node) dial(done chan struct{}) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	defer close(done)
-	n.dialing = nil
+	n.dialing, n.failure = nil, err
 	if c != nil && (err != nil || n.closed) {
 		c.Close()
 		return

@@ -151,18 +151,17 @@ func (s *Store) detectCluster(ctx context.Context) error {
 // refused makes an operator's line of a missing permission or a rejected
 // password; other errors stay what they are.
 func refused(err error, command string) error {
-	e, ok := rueidis.IsRedisErr(err)
-	if !ok {
-		if word := err.Error(); strings.Contains(word, "WRONGPASS") || strings.Contains(word, "NOAUTH") {
+	for _, sign := range []string{"NOAUTH ", "WRONGPASS ", "AUTH <password> called"} {
+		if strings.Contains(err.Error(), sign) {
 			return misconfigured("the store rejects the user or password of its URL")
 		}
-		return err
 	}
-	switch word, _, _ := strings.Cut(e.Error(), " "); word {
-	case "NOPERM":
+	e, ok := rueidis.IsRedisErr(err)
+	switch {
+	case !ok:
+		return err
+	case strings.HasPrefix(e.Error(), "NOPERM "):
 		return misconfigured("the store's user lacks a permission: add +%s (ACL SETUSER ... +info +time)", command)
-	case "NOAUTH", "WRONGPASS":
-		return misconfigured("the store rejects the user or password of its URL")
 	}
 	return unavailable("%s", e.Error())
 }
