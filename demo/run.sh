@@ -27,6 +27,7 @@ trap 'exit 130' INT TERM
 echo "building ..."
 go build -o bin/pinboard ./cmd/pinboard
 go build -o bin/pinboard-demo ./demo
+go build -o bin/pinboard-demo-counters ./demo/counters
 if scripts/venv.sh; then
 	set -- -python .cache/venv/bin/python
 else

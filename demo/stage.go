@@ -102,9 +102,9 @@ func (s *stage) until(ctx context.Context, what string, condition func() bool) e
 
 // worker starts a worker that registers by itself.
 func (s *stage) worker(name, node, token, python string) (*process, error) {
-	cmd := exec.Command("bin/pinboard-demo-worker")
+	cmd := exec.Command("bin/pinboard-demo-counters")
 	if python != "" {
-		cmd = exec.Command(python, "demo/counters.py")
+		cmd = exec.Command(python, "demo/counters/counters.py")
 	}
 	return s.start(name, cmd,
 		"WORKER_NAME="+name, "PINBOARD_URL="+node, "PINBOARD_TOKEN="+token)

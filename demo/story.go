@@ -156,9 +156,9 @@ func later(a, b string) bool {
 
 // byHand prints how to repeat all this without the story.
 func (s *story) byHand(python string) {
-	worker := "bin/pinboard-demo-worker"
+	worker := "bin/pinboard-demo-counters"
 	if python != "" {
-		worker = python + " demo/counters.py"
+		worker = python + " demo/counters/counters.py"
 	}
 	fmt.Fprintf(s.say.out, "\n%s\n", s.say.bold("By hand"))
 	for _, command := range []string{
