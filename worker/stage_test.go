@@ -11,11 +11,7 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"go.uber.org/goleak"
 )
-
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // A diary notes when instances opened and closed, in seconds of the bubble.
 type diary struct {
