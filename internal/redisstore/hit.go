@@ -75,7 +75,11 @@ func (s *Store) Peek(ctx context.Context, b int, hint directory.Hint) (directory
 	select {
 	case <-call.done:
 	case <-ctx.Done():
-		// The reader still takes the reply in its place; the call is its own now.
+		// Of a caller that hung up the reader still takes the reply, in its
+		// place. One that waited in vain shows that replies are missing (R10).
+		if ctx.Err() == context.DeadlineExceeded {
+			line.die()
+		}
 		return directory.Peek{}, false, unavailable("%v", ctx.Err())
 	}
 	p, ok, err := s.judgeHit(call, line, &hint, &raw)
