@@ -191,7 +191,7 @@ func TestEveryCall(t *testing.T) {
 		"/registry/push": {`{"queued":true,"delivered":false}`, `{"sessionId":"s","type":"drain"}`,
 			func(c *Client) (any, error) {
 				return c.Push(ctx, api.Push{Select: api.Select{SessionID: "s"}, Type: "drain"})
-			}, api.PushAnswer{Queued: true}},
+			}, api.PushAnswer{Queued: true, Delivered: new(bool)}},
 		"/registry/eject": {`{"ejected":2}`, `{"clientId":"c"}`,
 			func(c *Client) (any, error) { return c.Eject(ctx, api.Select{ClientID: "c"}) }, 2},
 		"/registry/binding/delete": {`{"deleted":true}`, `{"hostname":"h","namespace":"/t"}`,

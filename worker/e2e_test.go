@@ -213,7 +213,7 @@ func config(pinboard, advertise string, transport http.RoundTripper) worker.Conf
 	return worker.Config{
 		Pinboard: pinboard, Token: token, Advertise: advertise,
 		Headroom: func() float64 { return 1000 },
-		Beat: leaseTTL / 10, Buffer: leaseTTL / 4, Drain: time.Second,
+		Beat:     leaseTTL / 10, Buffer: leaseTTL / 4, Drain: time.Second,
 		Transport: transport, Log: slog.New(slog.DiscardHandler),
 	}
 }

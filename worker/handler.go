@@ -1,8 +1,6 @@
 package worker
 
 import (
-	"context"
-	"errors"
 	"net/http"
 	"slices"
 	"strings"
@@ -11,7 +9,6 @@ import (
 
 	"pinboard"
 	"pinboard/api"
-	"pinboard/client"
 	"pinboard/internal/attest"
 )
 
@@ -45,6 +42,7 @@ type Handler struct {
 type counts struct {
 	Activations int `json:"activations"`
 	Evictions   int `json:"evictions"`
+	resident    int // in the table now
 }
 
 // New checks the configuration; nothing happens before Run.
@@ -198,7 +196,7 @@ func (h *Handler) enter(class Class, k key, epoch pinboard.Epoch, session string
 		return nil, &unhealthy
 	case in == nil && (h.drainingLocked() || h.over):
 		return nil, &draining
-	case in == nil && h.residentLocked(k.ns) >= class.Max:
+	case in == nil && h.counts[k.ns].resident >= class.Max:
 		return nil, &full
 	case in == nil:
 		in = h.openLocked(class, k)
@@ -212,165 +210,4 @@ func (h *Handler) enter(class Class, k key, epoch pinboard.Epoch, session string
 	in.epoch = max(in.epoch, epoch)
 	in.enterLocked(stream)
 	return in, nil
-}
-
-func (h *Handler) residentLocked(ns string) (n int) {
-	if len(h.classes) == 1 {
-		return len(h.table)
-	}
-	for k := range h.table {
-		if k.ns == ns {
-			n++
-		}
-	}
-	return n
-}
-
-// held lists every id in the table, for a registration.
-func (h *Handler) held() map[string][]string {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	out := map[string][]string{}
-	for k := range h.table {
-		out[k.ns] = append(out[k.ns], k.id)
-	}
-	for _, ids := range out {
-		slices.Sort(ids)
-	}
-	return out
-}
-
-// quit closes what may have another owner.
-func (h *Handler) quit(duplicates []api.Instance) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	for _, d := range duplicates {
-		if in := h.table[key{d.NS, d.ID}]; in != nil {
-			h.closeLocked(in, ErrStopped)
-		}
-	}
-}
-
-// renewed arms the timers of the lease and forgets old fences.
-func (h *Handler) renewed() {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	_, lease := h.session.standing()
-	now := time.Now()
-	h.timers.stop.arm(lease.stopAt().Sub(now), h.leaseEnds)
-	h.timers.lapse.arm(lease.until.Sub(now), h.leaseLapsed)
-	h.fences.sweep(now, lease.fenceMemory())
-}
-
-// windDown applies an order of the operator to one instance.
-func (h *Handler) windDown(m client.Message) bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if _, known := h.classes[m.NS]; m.Bad || !known {
-		return false
-	}
-	in := h.table[key{m.NS, m.ID}]
-	if in == nil || in.closing {
-		return true
-	}
-	in.deadline = time.Time{}
-	if m.Deadline != nil {
-		in.deadline = time.Now().Add(*m.Deadline)
-	}
-	h.settleLocked(in)
-	return true
-}
-
-// operatorDrain applies the operator's drain of this worker.
-func (h *Handler) operatorDrain(d drain) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.operator = d
-	h.drainChangedLocked()
-}
-
-// stopAll closes everything for good.
-func (h *Handler) stopAll() {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.over = true
-	h.abortLocked(ErrStopped)
-}
-
-func (h *Handler) abortLocked(cause error) {
-	for _, in := range h.table {
-		h.closeLocked(in, cause)
-	}
-}
-
-// ErrStopped is the cause with which contexts of an instance end: it was
-// released, evicted, or its lease is about to end.
-var ErrStopped = errors.New("instance stopped")
-
-// errLapsed ends close hooks that outlast the lease.
-var errLapsed = errors.New("lease lapsed")
-
-// leaseEnds runs half a buffer before the lease can have lapsed.
-func (h *Handler) leaseEnds() {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if _, lease := h.session.standing(); time.Now().Before(lease.stopAt()) || len(h.table) == 0 {
-		return // renewed meanwhile, or nothing to lose
-	}
-	h.cfg.Log.Warn("lease ends without a renewal: closing all instances", "instances", len(h.table))
-	h.abortLocked(ErrStopped)
-}
-
-// leaseLapsed takes from closing instances what they still hold on to.
-func (h *Handler) leaseLapsed() {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if _, lease := h.session.standing(); time.Now().Before(lease.until) {
-		return
-	}
-	for _, in := range h.table {
-		in.endHooks(errLapsed)
-	}
-}
-
-// drainingLocked reports whether nothing new may open.
-func (h *Handler) drainingLocked() bool { return h.own.on || h.operator.on }
-
-// deadlineLocked is when an instance must have stopped; zero for never.
-func (h *Handler) deadlineLocked(in *Instance) time.Time {
-	return earliest(earliest(in.deadline, in.asked), earliest(h.own.at, h.operator.at))
-}
-
-// drainChangedLocked gives effect to a new pair of drains.
-func (h *Handler) drainChangedLocked() {
-	h.session.cap(earliest(h.own.at, h.operator.at))
-	for _, in := range h.table {
-		h.settleLocked(in)
-	}
-}
-
-// drainFor begins this process's own drain.
-func (h *Handler) drainFor(d time.Duration) {
-	h.session.setDraining(true)
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.own = drain{on: true, at: time.Now().Add(d)}
-	h.drainChangedLocked()
-}
-
-// awaitEmpty waits until nothing lives here, at most until ctx ends.
-func (h *Handler) awaitEmpty(ctx context.Context) (left int) {
-	for {
-		h.mu.Lock()
-		left = len(h.table)
-		h.mu.Unlock()
-		if left == 0 {
-			return 0
-		}
-		select {
-		case <-ctx.Done():
-			return left
-		case <-h.emptied:
-		}
-	}
 }

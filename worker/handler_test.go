@@ -228,6 +228,7 @@ func TestOlderEpochAfterTheFenceForgot(t *testing.T) {
 		}
 		at(9)
 		time.Sleep(time.Minute)
+		synctest.Wait()
 		if len(h.fences) != 0 {
 			t.Errorf("fences are never forgotten: %v", h.fences)
 		}
@@ -294,8 +295,8 @@ func TestOpenFails(t *testing.T) {
 			t.Errorf("cleaned %d, releases %v", cleaned, g.sent("release"))
 		}
 		expect(t, "third", g.get("/t/a"), 404, "")
-		if g.epoch != 1001 {
-			t.Errorf("epoch %d: the placement did not survive", g.epoch)
+		if g.minted() != 1001 {
+			t.Errorf("epoch %d: the placement did not survive", g.minted())
 		}
 		stop()
 	})
@@ -318,8 +319,8 @@ func TestIdle(t *testing.T) {
 			t.Errorf("release: %v", got)
 		}
 		expect(t, "again", g.get("/t/a"), 200, "a 1")
-		if g.epoch != 1002 {
-			t.Errorf("epoch %d", g.epoch)
+		if g.minted() != 1002 {
+			t.Errorf("epoch %d", g.minted())
 		}
 		stop()
 	})
@@ -350,6 +351,7 @@ func TestBackgroundWork(t *testing.T) {
 		d.want(t)
 		h.quit([]api.Instance{{NS: "/t", ID: "a"}})
 		time.Sleep(time.Second)
+		synctest.Wait()
 		d.want(t, "60 told to stop: instance stopped", "60.5 stopped", "60.5 hook")
 		if started {
 			t.Error("work began on a closing instance")

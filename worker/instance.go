@@ -110,6 +110,7 @@ func (h *Handler) openLocked(class Class, k key) *Instance {
 	in.ctx, in.cancel = context.WithCancelCause(context.Background())
 	in.hooksCtx, in.endHooks = context.WithCancelCause(context.Background())
 	h.table[k] = in
+	h.counts[k.ns].resident++
 	go in.open()
 	return in
 }
@@ -132,7 +133,7 @@ func (in *Instance) open() {
 	}
 	h.cfg.Log.Error("instance did not open", "namespace", in.Namespace, "id", in.ID, "error", err)
 	in.retry = !in.closing
-	h.closeLocked(in, ErrStopped)
+	h.closeLocked(in)
 }
 
 func (in *Instance) tryOpen() (handler http.Handler, err error) {
@@ -195,7 +196,7 @@ func (h *Handler) settleLocked(in *Instance) {
 	case now.Before(due):
 		in.timer.arm(due.Sub(now), func() { h.settle(in) })
 	default:
-		h.closeLocked(in, ErrStopped)
+		h.closeLocked(in)
 	}
 }
 
@@ -206,13 +207,13 @@ func (h *Handler) settle(in *Instance) {
 }
 
 // closeLocked begins the end of an instance: from here on no request gets in.
-func (h *Handler) closeLocked(in *Instance, cause error) {
+func (h *Handler) closeLocked(in *Instance) {
 	if in.closing {
 		return
 	}
 	in.closing = true
 	in.timer.stop()
-	in.cancel(cause)
+	in.cancel(ErrStopped)
 	h.settleLocked(in)
 	h.closers.Go(in.close)
 }
@@ -271,6 +272,7 @@ func (h *Handler) forget(in *Instance) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	delete(h.table, in.k)
+	h.counts[in.k.ns].resident--
 	close(in.gone)
 	if len(h.table) == 0 {
 		select {

@@ -3,6 +3,7 @@ package worker
 import (
 	"context"
 	"errors"
+	"net"
 	"net/http"
 	"slices"
 	"strings"
@@ -55,8 +56,8 @@ func TestWindDown(t *testing.T) {
 		if got := g.acks(); !slices.Equal(got, []string{"m-busy", "m-idle", "m-nobody"}) {
 			t.Errorf("acks %v", got)
 		}
-		if len(g.rows) != 0 {
-			t.Errorf("rows %v", g.rows)
+		if len(g.owned()) != 0 {
+			t.Errorf("rows %v", g.owned())
 		}
 	})
 }
@@ -86,7 +87,7 @@ func TestPastTheDeadline(t *testing.T) {
 			t.Error("given back while a request still runs")
 		}
 		time.Sleep(2 * time.Second)
-		if len(g.rows) != 0 {
+		if len(g.owned()) != 0 {
 			t.Error("not given back")
 		}
 		stop()
@@ -252,8 +253,8 @@ func TestStragglers(t *testing.T) {
 		if err := stop(); !errors.Is(err, ErrStragglers) {
 			t.Error(err)
 		}
-		if n := len(g.sent("heartbeat")); len(g.sent("deregister")) != 0 || len(g.rows) != 1 {
-			t.Errorf("beats %d, rows %v", n, g.rows)
+		if n := len(g.sent("heartbeat")); len(g.sent("deregister")) != 0 || len(g.owned()) != 1 {
+			t.Errorf("beats %d, rows %v", n, g.owned())
 		}
 		close(free)
 		time.Sleep(20 * time.Second)
@@ -303,4 +304,21 @@ func TestUpgradesDoNotHoldUpAWindDown(t *testing.T) {
 		d.want(t, "21 cut a: instance stopped", "21 close a")
 		stop()
 	})
+}
+
+// A listener that breaks ends the worker as an orderly end does.
+func TestServeEndsWithItsListener(t *testing.T) {
+	g, d := newRegistry(t, 15*time.Second), &diary{}
+	h := g.newWorker("w1", d.class())
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	time.AfterFunc(50*time.Millisecond, func() { ln.Close() })
+	if err := h.Serve(context.Background(), ln); !errors.Is(err, net.ErrClosed) {
+		t.Errorf("got %v", err)
+	}
+	if len(g.sent("register")) != 1 || len(g.sent("deregister")) != 1 {
+		t.Errorf("calls %v", g.calls)
+	}
 }

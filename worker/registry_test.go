@@ -96,6 +96,24 @@ func (g *registry) sent(path string) (out []call) {
 	return out
 }
 
+// owned are the rows there are.
+func (g *registry) owned() map[key]regRow {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	out := map[key]regRow{}
+	for k, row := range g.rows {
+		out[k] = *row
+	}
+	return out
+}
+
+// minted is the last epoch.
+func (g *registry) minted() pinboard.Epoch {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.epoch
+}
+
 func (g *registry) RoundTrip(r *http.Request) (*http.Response, error) {
 	raw, _ := io.ReadAll(r.Body)
 	path := r.URL.Path[strings.LastIndexByte(r.URL.Path, '/')+1:]

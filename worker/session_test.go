@@ -183,8 +183,8 @@ func TestFaultTwins(t *testing.T) {
 				}
 				applied := f.status == 0 || path != "deregister"
 				for id, s := range g.sessions {
-					if !s.over && applied && g.sessions[id].client == h.session.clientID && len(g.rows) > 0 {
-						t.Errorf("%s %+v: session %s and rows %v are left", path, f, id, g.rows)
+					if !s.over && applied && g.sessions[id].client == h.session.clientID && len(g.owned()) > 0 {
+						t.Errorf("%s %+v: session %s and rows %v are left", path, f, id, g.owned())
 					}
 				}
 			})
@@ -208,8 +208,8 @@ func TestRestatement(t *testing.T) {
 			t.Errorf("registered %v after the order's beat", r.at.Sub(d.begin))
 		}
 		expect(t, "memory survives", g.get("/t/a"), 200, "a 2")
-		if g.epoch != 1002 {
-			t.Errorf("epoch %d: an id was placed again", g.epoch)
+		if g.minted() != 1002 {
+			t.Errorf("epoch %d: an id was placed again", g.minted())
 		}
 		d.want(t, "0 open b", "0 open a")
 	})
@@ -297,8 +297,8 @@ func TestReleaseWaitsForASession(t *testing.T) {
 		if len(r) != 1 || !strings.Contains(r[0].body, `"sessionId":"s2"`) || r[0].at.Sub(d.begin) != 5*time.Second {
 			t.Errorf("releases %v", r)
 		}
-		if len(g.rows) != 0 {
-			t.Errorf("rows %v", g.rows)
+		if len(g.owned()) != 0 {
+			t.Errorf("rows %v", g.owned())
 		}
 	})
 }
@@ -318,7 +318,7 @@ func TestReleaseIsRetried(t *testing.T) {
 		if want := []float64{1, 1.2, 1.6, 3}; !slices.Equal(at, want) {
 			t.Errorf("at %v, want %v", at, want)
 		}
-		if len(g.rows) != 0 {
+		if len(g.owned()) != 0 {
 			t.Error("not released")
 		}
 	})
@@ -333,8 +333,8 @@ func TestReleasesCoalesce(t *testing.T) {
 		g.fail("release", fault{after: time.Second})
 		h.quit(held(h))
 		time.Sleep(2 * time.Second)
-		if n := len(g.sent("release")); n > 2 || len(g.rows) != 0 {
-			t.Errorf("%d calls, rows %v", n, g.rows)
+		if n := len(g.sent("release")); n > 2 || len(g.owned()) != 0 {
+			t.Errorf("%d calls, rows %v", n, g.owned())
 		}
 	})
 }
