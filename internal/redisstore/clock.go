@@ -109,7 +109,8 @@ func (c *clocks) sample(gen string, now directory.Micros, sent, received time.Ti
 		c.tickT = received
 	}
 	x := c.local(received)
-	n := &estimate{lo: now - x, hi: now - c.local(sent) + 1, at: x}
+	trip := float64(x - c.local(sent))
+	n := &estimate{lo: now - x, hi: now + int64(trip*(1+drift)) + 1 - x, at: x}
 	if old := s.est.Load(); old != nil {
 		lo, hi := old.carried(x)
 		switch {
