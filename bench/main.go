@@ -86,6 +86,7 @@ type Options struct {
 	Write    bool          // put the results into docs/performance.md
 	Only     []string      // names of the targets that take part; none: all
 	Hold     bool          // start everything and wait, for measuring by hand
+	Binary   string        // measured instead of a fresh build
 	KeepLogs bool
 }
 
@@ -104,6 +105,7 @@ func parseOptions(args []string) (Options, error) {
 	only := fs.String("only", "", "comma-separated targets to measure; gates are judged on full runs only")
 	fs.BoolVar(&o.Hold, "hold", false, "start the targets, print where they are, wait for an interrupt")
 	fs.BoolVar(&o.KeepLogs, "keep", false, "keep the scratch folder")
+	fs.StringVar(&o.Binary, "binary", "", "a built pinboard to measure, instead of building this tree")
 	rounds := fs.Int("rounds", 0, "closed-loop rounds")
 	if err := fs.Parse(args); err != nil {
 		return o, err
@@ -142,7 +144,8 @@ func bench(ctx context.Context, o Options, stdout io.Writer) error {
 		return err
 	}
 	fleet := &Fleet{scratch: scratch, peers: filepath.Join("bench", "peers"), only: o.Only, tries: o.Tries}
-	if fleet.takesPart(figures.Pinboard) || fleet.takesPart(figures.PinboardMem) {
+	fleet.pinboard = o.Binary
+	if o.Binary == "" && (fleet.takesPart(figures.Pinboard) || fleet.takesPart(figures.PinboardMem)) {
 		fleet.pinboard = filepath.Join(scratch, "pinboard")
 		if out, err := exec.CommandContext(ctx, "go", "build", "-o", fleet.pinboard, "./cmd/pinboard").CombinedOutput(); err != nil {
 			return fmt.Errorf("build: %w: %s", err, out)
