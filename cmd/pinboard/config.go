@@ -39,6 +39,8 @@ type Config struct {
 	BalanceFactor float64       `var:"PINBOARD_BALANCE_FACTOR" default:"1.25" group:"Placement" help:"A preferred worker is taken while its headroom is at least the mean divided by this."`
 	RestateAfter  int           `var:"PINBOARD_RESTATE_AFTER" default:"10000" group:"Placement" help:"Placements minus releases after which a worker is asked to restate what it really holds."`
 
+	DurabilityURL string `name:"durability-postgres-url" var:"PINBOARD_DURABILITY_POSTGRES_URL" placeholder:"URL" group:"Placement" help:"The workers' index of unfinished work. Not used by this version, which wakes no instance by itself; setting it logs a warning."`
+
 	TrustedProxies  TrustedProxies `var:"PINBOARD_TRUSTED_PROXIES" default:"private" placeholder:"CIDR,..." group:"Forwarding" help:"Peers whose X-Forwarded-* fields are believed: networks, private (RFC 1918 and fc00::/7, without loopback) or none."`
 	CORSOrigins     []string       `var:"PINBOARD_CORS_ORIGINS" placeholder:"ORIGIN" group:"Forwarding" help:"Browser origins that may read Pinboard's own errors; answers of workers are never touched."`
 	WorkerMaxConns  int            `var:"PINBOARD_WORKER_MAX_CONNS" default:"1024" group:"Forwarding" help:"Finite exchanges per worker and node at a time; streams do not count."`

@@ -65,6 +65,9 @@ func (c *Config) warn(log *slog.Logger) {
 	if c.ColdStart == "off" {
 		log.Error("PINBOARD_COLD_START=off: AFTER A RESTART AN ID MAY HAVE TWO LIVE OWNERS until the old leases have ended; for development only")
 	}
+	if c.DurabilityURL != "" {
+		log.Warn("PINBOARD_DURABILITY_POSTGRES_URL is not used by this version: no instance is woken for unfinished work")
+	}
 	if c.LeaseTTL < realLease {
 		log.Warn("PINBOARD_LEASE_TTL_MS is below what workers with default settings need: they will refuse new ids", "needMs", realLease.Milliseconds())
 	}

@@ -88,9 +88,9 @@ func TestFatal(t *testing.T) {
 
 func TestWarnings(t *testing.T) {
 	t.Parallel()
-	p := serve(t, "PINBOARD_LEASE_TTL_MS=1000").ready()
+	p := serve(t, "PINBOARD_LEASE_TTL_MS=1000", "PINBOARD_DURABILITY_POSTGRES_URL=postgres://u:"+secret+"@h/d").ready()
 	log := p.log()
-	for _, want := range []string{`"level":"WARN","msg":"REDIS_URL=memory:`, `"level":"ERROR","msg":"PINBOARD_COLD_START=off`, `"level":"WARN","msg":"PINBOARD_LEASE_TTL_MS`} {
+	for _, want := range []string{`"level":"WARN","msg":"REDIS_URL=memory:`, `"level":"ERROR","msg":"PINBOARD_COLD_START=off`, `"level":"WARN","msg":"PINBOARD_LEASE_TTL_MS`, `"level":"WARN","msg":"PINBOARD_DURABILITY_POSTGRES_URL`} {
 		if !strings.Contains(log, want) {
 			t.Errorf("the log does not say %s", want)
 		}
