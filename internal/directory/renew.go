@@ -105,7 +105,7 @@ func (p *Rules) judge(tx *Tx, s *Session, b Pulse) (Standing, string) {
 			return Lost, "the address is this process's again"
 		}
 		return Unrenewed, "another process was proved at the advertise URL"
-	case s.Ejected:
+	case s.Ejected && tx.Before(s.Until):
 		return Unrenewed, "session was ejected"
 	case !tx.Before(s.Until):
 		return Lost, "lease lapsed"

@@ -18,7 +18,7 @@ const (
 	orderLeases        = 4  // restate orders that clients can cause: one per process in this many (L9)
 	settle             = 10 // leases before a takeover may be taken over (H3)
 	maxMargin          = 5 * second
-	lostMints          = second // more epochs than a bucket mints while a replica lags
+	lostMints          = second / 10 // more epochs than a bucket mints while a replica lags (R1)
 )
 
 // margin is the lease a worker must have left to get a new id.
@@ -36,13 +36,9 @@ func (p *Rules) begin(tx *Tx, longest Micros) {
 		if p.NoCold {
 			m.Cold = 0
 		}
-		// Above what the lost last writes of an earlier server may have minted;
-		// a store that remembers none may forget one such lead as well (R1).
-		lead := longest
-		if tx.Meta.Gen == "" {
-			lead += longest
-		}
-		tx.Out.Floor, tx.Out.Leap = pinboard.Epoch(tx.Now+lead), lostMints
+		// Also above what an earlier generation minted above its clock and
+		// then lost with its last writes.
+		tx.Out.Floor, tx.Out.Leap = pinboard.Epoch(tx.Now+longest), lostMints
 		tx.PutMeta(m)
 		tx.Log(Entry{Cause: "generation", Node: p.Node})
 	case longest > m.Longest:

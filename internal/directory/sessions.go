@@ -256,6 +256,11 @@ func (d *Directory) answer(ctx context.Context, session string, r Renewal) error
 	case Ousted:
 		return Superseded{r.Lease.Super, r.Lease.SuperAt}
 	case Unrenewed:
+		if r.Lease.Ejected {
+			// A bucket that missed the order would go on renewing; one that
+			// cannot be told now is told at the next beat.
+			_, _ = d.onSession(ctx, Selector{Session: session}, d.rules.Eject)
+		}
 		return Wait{r.Reason, time.Second}
 	}
 	err := d.each(func(b int) error {
