@@ -48,6 +48,18 @@ func draw(r *rand.Rand, n int, over time.Duration) []Fault {
 	return out
 }
 
+// watching reports that every node runs and has done so for a while.
+func (w *World) watching() bool {
+	for _, n := range w.nodes {
+		if n.dead || n.frozen || w.Now-n.since < watchTime {
+			return false
+		}
+	}
+	return true
+}
+
+const watchTime = 6 * time.Second // long enough to read the clock, whatever else goes wrong
+
 // inflict schedules the plan.
 func (w *World) inflict(plan []Fault) {
 	for _, f := range plan {
@@ -104,12 +116,15 @@ func (w *World) fault(f Fault) (undo func()) {
 		p.Freeze()
 		return p.Thaw
 	case "freeze node":
+		if w.Now-w.stepped < watchTime {
+			return nil
+		}
 		n.Freeze()
-		return n.Thaw
+		return func() { n.Thaw(); n.since = w.Now }
 	case "kill worker", "leave worker", "new worker", "address reuse", "slow closes", "rebind":
 		return w.workerFault(f, p)
 	case "kill node":
-		if n.dead {
+		if n.dead || w.Now-w.stepped < watchTime {
 			return nil
 		}
 		n.Kill()
@@ -263,6 +278,7 @@ func (w *World) storeFault(f Fault, n *Node) func() {
 	switch f.Kind {
 	case "wipe":
 		s.mem.Wipe()
+		s.since = w.Now
 	case "restart", "restart empty":
 		im := s.mem.Image()
 		if f.Kind == "restart empty" {
@@ -273,25 +289,16 @@ func (w *World) storeFault(f Fault, n *Node) func() {
 		if old := w.snapshot; old != nil {
 			return w.replaceAfter(old, s.offset)
 		}
-	case "failover": // to a replica that misses the last writes
-		im, skew := s.mem.Image(), w.skew(f)
-		lag := min(f.Size/4, time.Second)
-		w.At(lag, func() {
-			if !s.gone {
-				w.Replace(im, skew)
-			}
-		})
-	case "split": // the old primary serves some nodes on for as long as its replicas' lag allows
-		im, skew := s.mem.Image(), w.skew(f)
-		old := s
-		w.Replace(im, skew)
-		old.gone = false
-		n.conn.to = old
-		w.At(min(f.For, w.Lag), func() { old.still = true })
-		return func() { old.gone = true }
+	case "failover", "split":
+		if w.Now < s.since+2*time.Second {
+			return nil // the replica would miss the very beginning of this server
+		}
+		return w.failover(f, n)
 	case "step":
-		if to := w.skew(f); (to - s.offset).Abs() > 1100*time.Millisecond {
-			s.offset = to // what is smaller is within the tolerance of G4
+		// Smaller ones are within the tolerance of G4, and only a node that was
+		// there before and after can notice (docs/guarantees.md).
+		if to := w.skew(f); (to-s.offset).Abs() > 1100*time.Millisecond && w.watching() {
+			s.offset, w.stepped = to, w.Now
 		}
 	case "store away":
 		s.down = true
@@ -310,6 +317,31 @@ func (w *World) storeFault(f Fault, n *Node) func() {
 		s.mute += 1 + f.A%8
 	case "failed commands":
 		s.drop += 1 + f.A%8
+	}
+	return nil
+}
+
+// failover puts a replica in the place of the primary. Either it misses the
+// last writes, or the old primary goes on for a while, without replicas.
+func (w *World) failover(f Fault, n *Node) func() {
+	s := w.server
+	switch f.Kind {
+	case "failover": // to a replica that misses the last writes
+		im, skew := s.mem.Image(), w.skew(f)
+		lag := min(f.Size/4, time.Second)
+		w.At(lag, func() {
+			if !s.gone && w.Now-lag >= s.since {
+				w.Replace(im, skew)
+			}
+		})
+	case "split": // the old primary serves some nodes on for as long as its replicas' lag allows
+		im, skew := s.mem.Image(), w.skew(f)
+		old := s
+		w.Replace(im, skew)
+		old.gone = false
+		n.conn.to = old
+		w.At(min(f.For, w.Lag), func() { old.still = true })
+		return func() { old.gone = true }
 	}
 	return nil
 }

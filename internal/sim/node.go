@@ -18,6 +18,7 @@ type Node struct {
 	w     *World
 	at    int
 	boots int
+	since time.Duration // when it came up or thawed
 	lease time.Duration
 	dir   *directory.Directory
 	conn  *conn
@@ -26,12 +27,12 @@ type Node struct {
 
 // boot starts the node of that number, as a new process.
 func (w *World) boot(i int) *Node {
-	n := &Node{Host: Host{Name: fmt.Sprint("n", i+1), loop: w.Loop}, w: w, at: i, lease: w.Lease}
+	n := &Node{Host: Host{Name: fmt.Sprint("n", i+1), loop: w.Loop}, w: w, at: i, lease: w.Lease, since: w.Now}
 	if old := w.nodes[i]; old != nil {
 		n.boots, n.lease = old.boots+1, old.lease
 	}
 	w.nodes[i] = n
-	n.conn = &conn{w: w, n: n, est: map[string]estimate{}, cool: make([]bool, w.Buckets), seen: w.Now}
+	n.conn = &conn{w: w, n: n, est: map[string]estimate{}, cool: make([]bool, w.Buckets), ticked: w.Now}
 	n.configure()
 	w.Go(&n.Host, func() {
 		for n.dir.Touch(context.Background()) != nil {
@@ -39,6 +40,7 @@ func (w *World) boot(i int) *Node {
 		}
 		w.note("%s: is up", n.Name)
 		w.Go(&n.Host, n.pulse)
+		w.Go(&n.Host, n.tick)
 		w.Go(&n.Host, n.recheck)
 		w.Go(&n.Host, n.keep)
 	})
@@ -62,6 +64,13 @@ func (n *Node) pulse() {
 			// A reading that fails says nothing; the next one comes soon.
 			_ = n.conn.Update(context.Background(), b, directory.Select{}, func(*directory.Tx) error { return nil })
 		}
+	}
+}
+
+func (n *Node) tick() {
+	for {
+		n.conn.tick()
+		n.w.Sleep(time.Second)
 	}
 }
 

@@ -21,6 +21,7 @@ type Server struct {
 	w      *World
 	run    string
 	mem    *memstore.Store
+	since  time.Duration // when it came, or was wiped
 	offset time.Duration // of its clock against the nodes'
 	gone   bool          // it will never answer again
 	down   bool          // nobody can reach it
@@ -28,14 +29,17 @@ type Server struct {
 	still  bool          // a primary without enough replicas: writes fail (G3)
 	slow   time.Duration
 	cut    map[int]int // buckets on a shard that is away
-	mute   int         // replies to lose, -1 all
+	mute   int         // replies to lose
 	drop   int         // commands to fail before they do anything
+
+	loseWrites, failWrites int           // the same for commits alone; for stories
+	delay                  time.Duration // of every command
 }
 
 // newServer starts a server with the content of an earlier one.
 func (w *World) newServer(im *memstore.Image, offset time.Duration) *Server {
 	w.servers++
-	s := &Server{w: w, run: "run" + string(rune('0'+w.servers%10)) + strings.Repeat("'", w.servers/10), offset: offset, cut: map[int]int{}}
+	s := &Server{w: w, run: "run" + string(rune('0'+w.servers%10)) + strings.Repeat("'", w.servers/10), since: w.Now, offset: offset, cut: map[int]int{}}
 	s.mem = memstore.New(memstore.Options{Buckets: w.Buckets, Server: s.run, Now: w.time, Clock: s.clock})
 	if im != nil {
 		s.mem.Restart(s.run, im)
@@ -64,7 +68,7 @@ var (
 const (
 	opTime     = 1400 * time.Millisecond // for one operation, retries included
 	stepLimit  = Micros(1_000_000)       // a reading further off is a stepped clock (G4)
-	standstill = 3 * time.Second         // a node silent for so long trusts no estimate
+	standstill = 3 * time.Second         // a node that stood still for so long trusts no estimate
 )
 
 // A conn is a node's side of the store: the same optimistic transactions as
@@ -76,7 +80,8 @@ type conn struct {
 	to   *Server // nil: whatever is current
 	est  map[string]estimate
 	cool []bool // buckets whose server's clock stepped
-	seen time.Duration
+
+	ticked time.Duration // when the node last found itself running
 }
 
 // An estimate is server time minus the node's, between lo and hi.
@@ -91,12 +96,18 @@ func (c *conn) server() *Server {
 
 func (c *conn) local(d time.Duration) Micros { return start.Add(d).UnixMicro() }
 
-// sample takes a completed reading; true if the clock stepped (G4).
-func (c *conn) sample(run string, now Micros, sent, received time.Duration) (stepped bool) {
-	if received-c.seen > standstill {
+// tick is called each second: a node that finds a gap stood still itself, and
+// what it carried proves nothing.
+func (c *conn) tick() {
+	if c.w.Now-c.ticked > standstill {
 		clear(c.est)
 	}
-	c.seen = received
+	c.ticked = c.w.Now
+}
+
+// sample takes a completed reading; true if the clock stepped (G4).
+func (c *conn) sample(run string, now Micros, sent, received time.Duration) (stepped bool) {
+	c.tick()
 	n := estimate{now - c.local(received), now - c.local(sent) + 1}
 	if old, ok := c.est[run]; ok {
 		switch {
@@ -119,7 +130,7 @@ func (c *conn) sample(run string, now Micros, sent, received time.Duration) (ste
 // oldNow is what the clock of an earlier server shows now at the latest (R6).
 func (c *conn) oldNow(gen string) (Micros, bool) {
 	e, ok := c.est[gen]
-	return c.local(c.w.Now) + e.hi, ok && c.w.Now-c.seen <= standstill
+	return c.local(c.w.Now) + e.hi, ok
 }
 
 // A verdict is what became of a command at the server.
@@ -144,7 +155,7 @@ func (c *conn) send(ctx context.Context, b int, write bool, do func(*Server) ver
 	s, r, given := c.server(), newReply[verdict](c.w.Loop), false
 	sent = c.w.Now
 	d, arrives := c.w.net.leg(c.n.Name, "store")
-	d += c.w.between("store", 0, s.slow)
+	d += c.w.between("store", 0, s.slow) + s.delay
 	if arrives {
 		c.w.At(d, func() {
 			switch {
@@ -152,6 +163,10 @@ func (c *conn) send(ctx context.Context, b int, write bool, do func(*Server) ver
 				return
 			case s.drop > 0:
 				s.drop--
+				r.say(verdict{err: errAway})
+				return
+			case write && s.failWrites > 0:
+				s.failWrites--
 				r.say(verdict{err: errAway})
 				return
 			case write && (s.full || s.still):
@@ -163,8 +178,12 @@ func (c *conn) send(ctx context.Context, b int, write bool, do func(*Server) ver
 			got := do(s)
 			got.run = s.run
 			back, arrives := c.w.net.leg("store", c.n.Name)
-			if s.mute != 0 {
+			if s.mute > 0 {
 				s.mute--
+				arrives = false
+			}
+			if write && s.loseWrites > 0 {
+				s.loseWrites--
 				arrives = false
 			}
 			if arrives {

@@ -110,7 +110,7 @@ func (p *Proc) Start() {
 func (p *Proc) loop() {
 	for !p.super {
 		began := p.w.Now
-		if p.session == "" {
+		if p.session == "" && !(p.quiet && p.prev != "") {
 			p.register()
 		} else if !p.quiet {
 			p.Beat()

@@ -41,6 +41,7 @@ type World struct {
 	trace    trace
 	streams  map[string]*rand.Rand
 	healing  bool
+	stepped  time.Duration   // when the clock of the store last did
 	snapshot *memstore.Image // an older image of the store
 	texts    uint64          // counts session ids and secrets
 }
