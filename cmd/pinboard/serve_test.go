@@ -185,7 +185,10 @@ func TestOpenEndpointsTellNothing(t *testing.T) {
 	t.Parallel()
 	p := serve(t, "LOG_LEVEL=debug").ready()
 	w := rawtest.NewWorker(t, rawtest.Always(rawtest.Response(200, "ok", "Connection: close")))
-	s := p.register(w, "/t")
+	s := w.Register(p.url, secret, time.Minute, "/t") // no beat notices the refusal
+	if status, body := p.get("/t/warm-up"); status != 200 {
+		t.Fatalf("%d %s", status, body)
+	}
 	w.Refuse()
 	answers := map[string]string{}
 	for _, path := range []string{"/metrics", "/healthz", "/readyz", "/t/warm-up/x", "/t/fresh", "/t/%61", "/nowhere/a", "/registry/workers", "/registry/none"} {
