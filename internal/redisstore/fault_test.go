@@ -30,6 +30,7 @@ func scripted(relay *redistest.Relay, n int64, f redistest.Fault) {
 // in bounded time, never an absent row; what a failed commit did is either all
 // there or not at all, and service returns by itself.
 func TestFaultsAreNeverAbsence(t *testing.T) {
+	t.Parallel()
 	for _, f := range []struct {
 		name     string
 		fault    redistest.Fault

@@ -59,6 +59,7 @@ func TestScriptsAreForgotten(t *testing.T) {
 
 // FC-41: every operation on a cluster, then one shard's scripts flushed.
 func TestCluster(t *testing.T) {
+	t.Parallel()
 	c := redistest.StartCluster(t, 3)
 	for _, u := range []string{c.URL(), c.Nodes[1].URL()} { // the second is detected
 		s := open(t, u, func(o *redisstore.Options) { o.Buckets = 16 })
@@ -94,6 +95,7 @@ func TestCluster(t *testing.T) {
 // FC-41: a slot moves under load. Scripts wait or fail, never see half of a
 // bucket, and go on at the new server.
 func TestSlotMovesUnderLoad(t *testing.T) {
+	t.Parallel()
 	c := redistest.StartCluster(t, 3)
 	s := open(t, c.URL())
 	if err := all(s, furnish); err != nil {
@@ -156,6 +158,7 @@ func TestSlotMovesUnderLoad(t *testing.T) {
 
 // FC-41: a slot that stays half moved answers an error in bounded time.
 func TestSlotStuckHalfway(t *testing.T) {
+	t.Parallel()
 	c := redistest.StartCluster(t, 3)
 	s := open(t, c.URL())
 	if err := all(s, furnish); err != nil {
@@ -178,6 +181,7 @@ func TestSlotStuckHalfway(t *testing.T) {
 // FC-41: a lost shard fails its own buckets only, at once, and its replica
 // takes over as a new generation.
 func TestLostShard(t *testing.T) {
+	t.Parallel()
 	c := redistest.StartReplicatedCluster(t, 3)
 	s := open(t, c.URL(), func(o *redisstore.Options) { o.Buckets = 8 })
 	if err := all(s, furnish); err != nil {
@@ -221,6 +225,7 @@ func slotOwner(slot int) int {
 }
 
 func TestSentinelFailover(t *testing.T) {
+	t.Parallel()
 	a := redistest.Start(t)
 	redistest.StartReplica(t, a)
 	sent := redistest.StartSentinels(t, 3, a, 1)
