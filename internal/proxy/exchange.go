@@ -61,8 +61,9 @@ func (x *exchange) give() {
 	if cap(res) > maxKept {
 		res = nil
 	}
-	*x = exchange{fields: fields, up: upload{done: x.up.done}}
-	x.req.Fields, x.res.Fields = req, res
+	done := x.up.done
+	*x = exchange{fields: fields}
+	x.req.Fields, x.res.Fields, x.up.done = req, res, done
 	exchanges.Put(x)
 }
 

@@ -30,6 +30,7 @@ type Proxy struct {
 	lastID    uint64
 	closed    bool // no listener is served any more
 	served    sync.WaitGroup
+	over      sync.Once
 
 	workersMu sync.RWMutex
 	workers   map[string]*worker

@@ -72,7 +72,7 @@ func (x *exchange) finishRequest() {
 // closes reports whether the client's connection ends with this answer.
 func (x *exchange) closes(plain bool) bool {
 	return x.req.Close || x.c.p.draining.Load() || x.res.Body == h1.UntilClose || plain ||
-		x.req.ExpectContinue && x.up.state == uploadRunning && !x.up.invited
+		x.req.ExpectContinue && x.up.state == uploadRunning && !x.up.invited && x.up.bytes.Load() == 0
 }
 
 // buildAnswer writes the answer's head into out; n is its length as received.

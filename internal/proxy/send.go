@@ -69,6 +69,7 @@ func (x *exchange) delivered(u *upstream, inHand bool, err error) (*upstream, bo
 	}
 	x.dropOut()
 	if !inHand {
+		x.noteOrigin()
 		x.c.consume(len(x.head))
 		x.head = nil
 		x.startUpload(u)

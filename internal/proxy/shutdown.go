@@ -55,12 +55,17 @@ func (p *Proxy) Shutdown(ctx context.Context) Stats {
 			waiting = false
 		}
 	}
+	p.over.Do(p.dismantle)
+	return s
+}
+
+// dismantle ends what serves all connections, once there are none.
+func (p *Proxy) dismantle() {
 	p.stop()
-	p.sweeper.wait()
+	p.sweeper.done.Wait()
 	p.watcher.close()
 	p.spare.close()
 	p.forgetWorkers()
-	return s
 }
 
 // closeQuiet closes connections that have been idle for a while.

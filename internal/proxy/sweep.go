@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"context"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -25,20 +26,14 @@ type sweeper struct {
 	base time.Time
 	next atomic.Int64 // when it looks again, ns behind base
 	kick chan struct{}
-	done chan struct{}
+	done sync.WaitGroup
 }
 
 func (s *sweeper) start(p *Proxy) {
-	s.p, s.kick, s.done = p, make(chan struct{}, 1), make(chan struct{}, 2)
+	s.p, s.kick = p, make(chan struct{}, 1)
 	s.base = p.cfg.Now()
-	go s.run()
-	go s.recheck()
-}
-
-// wait returns when both loops have ended, after the proxy's context.
-func (s *sweeper) wait() {
-	<-s.done
-	<-s.done
+	s.done.Go(s.run)
+	s.done.Go(s.recheck)
 }
 
 // before makes sure that the sweeper looks at or before the times given.
@@ -55,7 +50,6 @@ func (s *sweeper) before(times ...time.Time) {
 }
 
 func (s *sweeper) run() {
-	defer func() { s.done <- struct{}{} }()
 	t := time.NewTimer(0)
 	defer t.Stop()
 	var conns []*conn
@@ -141,7 +135,6 @@ func (c *conn) sweep(now time.Time) (due time.Time) {
 const rechecks = 12
 
 func (s *sweeper) recheck() {
-	defer func() { s.done <- struct{}{} }()
 	p := s.p
 	pace := p.cfg.Lease / rechecks
 	t := time.NewTicker(pace)

@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"sync/atomic"
 	"time"
 
 	"pinboard/internal/h1"
@@ -16,13 +17,13 @@ const (
 )
 
 // An upload streams a request body while the answer is read. Until done has
-// been received from, everything but state belongs to its goroutine, and so
-// does the client's side of the connection.
+// been received from, the client's side of the connection is read by its
+// goroutine.
 type upload struct {
 	done    chan uploadState // one value per upload
 	state   uploadState      // as the exchange's goroutine knows it
 	invited bool             // the worker's 100 has been passed on
-	bytes   int64
+	bytes   atomic.Int64
 }
 
 func (x *exchange) startUpload(u *upstream) {
@@ -60,7 +61,7 @@ func (x *exchange) upload(u *upstream, framing h1.Framing, left int64) bool {
 			return false
 		}
 		if len(pass) > 0 {
-			x.up.bytes += int64(len(pass))
+			x.up.bytes.Add(int64(len(pass)))
 			if _, err := u.nc.Write(pass); err != nil {
 				return false
 			}
@@ -117,5 +118,5 @@ func (x *exchange) stopUpload(u *upstream, grace time.Duration) {
 		}
 		x.c.mu.Unlock()
 	}
-	x.obs.BytesIn = x.up.bytes
+	x.obs.BytesIn = x.up.bytes.Load()
 }
