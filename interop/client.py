@@ -73,8 +73,9 @@ class Client:
             method, path, node, headers={"Authorization": f"Bearer {TOKEN}"}, **options
         )
 
-    def ok(self, method, path, node=0, timeout=20.0, every=0.05, **options):
-        """Repeats until the worker answers 200."""
+    def ok(self, method, path, node=0, timeout=20.0, every=0.05, repeat=(502, 503), **options):
+        """Repeats until the worker answers 200; other answers than those to
+        repeat on are wrong."""
         end = time.monotonic() + timeout
         refusals = []
         while True:
@@ -86,7 +87,7 @@ class Client:
                 if reply.status_code == 200:
                     return Served(reply.json(), time.monotonic(), refusals)
                 refusals.append(refusal(reply))
-                assert reply.status_code in (502, 503), (method, path, refusals[-1])
+                assert reply.status_code in repeat, (method, path, refusals[-1])
             assert time.monotonic() < end, (
                 f"{method} {path} refused for {timeout} s: {refusals[-3:]}"
             )

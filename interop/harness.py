@@ -65,10 +65,11 @@ class Cluster:
         """An empty Redis at the same port, after the old one was killed."""
         self.redis = self._own(Redis(self.directory, self.redis.port))
 
-    def restart_node(self, index=0, **settings):
+    def restart_node(self, index=0, wait=True, **settings):
         """The node again, after it was killed or terminated."""
         self.nodes[index] = self._own(self.nodes[index].again(**settings))
-        return self.nodes[index]
+        if wait:
+            self.nodes[index].wait_ready()
 
     def worker(self, name, node=None, release=CURRENT, **settings):
         """Starts a worker; by default they spread over the nodes."""

@@ -78,7 +78,7 @@ class Load:
                 while not self._stop.wait(0.2):
                     say(socket, "ping")
                 return
-        except websockets.exceptions.InvalidStatus:
+        except websockets.exceptions.InvalidHandshake:
             return
         except (websockets.exceptions.ConnectionClosed, OSError, TimeoutError):
             self.sockets_ended += 1

@@ -171,9 +171,8 @@ class Node(Process):
 
     def again(self, **settings):
         """A new process of this node at the same port over the same store."""
-        return Node(
-            self.name, self.directory, self.store, self.port, **{**self.settings, **settings}
-        ).wait_ready()
+        settings = {**self.settings, **settings}
+        return Node(self.name, self.directory, self.store, self.port, **settings)
 
 
 class Worker(Process):

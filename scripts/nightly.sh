@@ -14,4 +14,4 @@ done
 echo "== long tests"
 PINBOARD_NIGHTLY=1 go test -race -skip Alloc -count 1 -p 1 -timeout 3h ./...
 echo "== every client release"
-.cache/venv/bin/python -m pytest -q -n 2 -m nightly interop
+.cache/venv/bin/python -m pytest -q -n 6 -m nightly interop

@@ -51,7 +51,7 @@ for target in $(scripts/fuzz-targets.sh internal/h1); do
 done
 
 echo "== interop"
-.cache/venv/bin/python -m pytest -q -n 2 --junitxml "$tally/interop.xml" interop || failed=1
+.cache/venv/bin/python -m pytest -q -n 6 --junitxml "$tally/interop.xml" interop || failed=1
 bin/testsum junit "$tally/interop" "$tally/interop.xml" || failed=1
 
 bin/testsum total "$tally" || failed=1
