@@ -1,0 +1,6 @@
+//go:build race
+
+package fieldtest
+
+// raceFlags builds the node like the tests, so that a race in it ends it.
+var raceFlags = []string{"-race"}
