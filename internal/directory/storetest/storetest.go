@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -45,9 +46,12 @@ func Run(t *testing.T, traces int, open func(t *testing.T) Rig) {
 // Node returns a directory on the rig's store with seeded randomness.
 func Node(r Rig, seed uint64) *directory.Directory {
 	rnd := rand.New(rand.NewPCG(seed, 2))
+	var mu sync.Mutex // guards rnd: stories resolve from many goroutines
 	return directory.New(directory.Options{
 		Store: r.Store(), Lease: Lease, Node: fmt.Sprint("n", seed), Now: r.Now, Rand: rand.NewPCG(seed, 1),
 		Secrets: func(n int) []byte {
+			mu.Lock()
+			defer mu.Unlock()
 			b := make([]byte, n)
 			for i := range b {
 				b[i] = byte(rnd.Uint32())
