@@ -40,18 +40,12 @@ var rules = map[string]rule{
 	"internal/importtest": {nil, "reads source files"},
 	"internal/rawtest":    {nil, "a second opinion on the wire shares no line with what it judges"},
 	"internal/redistest":  {nil, "starts servers"},
+	"internal/fieldtest":  {nil, "black-box trials of the command"},
 	"scripts/testsum":     {nil, "counts test reports"},
 }
 
-// planned packages may have a rule before they exist.
-var planned = map[string]bool{
-	"client": true, "worker": true, "internal/sim": true, "internal/directory/storetest": true,
-	"internal/memstore": true, "internal/redisstore": true,
-	"internal/outbound": true, "internal/registry": true, "internal/proxy": true,
-}
-
 // outside the house: tools that stand beside it and may use anything.
-var outside = map[string]bool{"bench": true, "demo": true}
+var outside = map[string]bool{"bench": true, "demo": true, "interop": true}
 
 // pure packages decide; time, chance and the network come from outside.
 var pure = []string{".", "api", "internal/pick", "internal/h1", "internal/directory"}
@@ -72,7 +66,7 @@ func mayInTests(pkg string) bool {
 // testSupport packages exist for tests only.
 func testSupport(pkg string) bool {
 	switch pkg {
-	case "internal/rawtest", "internal/redistest", "internal/directory/storetest", "internal/sim", "internal/importtest":
+	case "internal/rawtest", "internal/redistest", "internal/directory/storetest", "internal/sim", "internal/importtest", "internal/fieldtest":
 		return true
 	}
 	return false
