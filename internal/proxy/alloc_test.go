@@ -122,6 +122,9 @@ func hitter(tb testing.TB, addr string) func() {
 }
 
 func TestHitPathAllocations(t *testing.T) {
+	if raceEnabled {
+		t.Skip("the race detector allocates")
+	}
 	hit := hitter(t, leanWorld(t))
 	for range 100 {
 		hit()

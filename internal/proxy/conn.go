@@ -105,15 +105,16 @@ func (c *conn) serve() {
 	}
 }
 
+// end closes what is left. Blocks are left to the collector: after a panic
+// another goroutine of the exchange may still look at them.
 func (c *conn) end() {
 	c.stop()
-	c.release()
 	c.mu.Lock()
 	up := c.up
 	c.up = nil
 	c.mu.Unlock()
 	if up != nil {
-		up.close()
+		_ = up.nc.Close()
 	}
 	_ = c.nc.Close()
 }

@@ -230,7 +230,7 @@ func (x *exchange) forward() (*upstream, *pinboard.Refusal) {
 			p.cfg.Directory.Report(ctx, x.place, event)
 			return u, nil
 		}
-		v := p.cfg.Directory.Report(ctx, x.place, event)
+		v := x.report(event)
 		again := v.Again && !x.req.HasBody()
 		switch {
 		case again && event == directory.Refused && replaced < maxReplace:
@@ -351,8 +351,18 @@ func (x *exchange) dial(ctx context.Context, k *worker) (*upstream, *pinboard.Re
 		p.closeIdle()
 		return nil, pinboard.Overloaded
 	}
-	v := p.cfg.Directory.Report(ctx, x.place, directory.Unreachable)
+	v := x.report(directory.Unreachable)
 	return nil, orRefusal(v.Refusal, pinboard.WorkerUnreachable)
+}
+
+// reportTimeout bounds a report; it is made even if the client has left.
+const reportTimeout = 5 * time.Second
+
+func (x *exchange) report(e directory.Event) directory.Verdict {
+	p := x.c.p
+	ctx, cancel := context.WithTimeout(p.ctx, reportTimeout)
+	defer cancel()
+	return p.cfg.Directory.Report(ctx, x.place, e)
 }
 
 // leave gives up the place among finite exchanges, once.

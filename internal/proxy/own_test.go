@@ -132,6 +132,8 @@ func control(rw http.ResponseWriter, r *http.Request) {
 	rw.Header().Set("X-Saw", r.Method+" "+r.RequestURI+" "+r.Host+" "+r.Header.Get("X-In"))
 	switch r.URL.Path {
 	case "/registry/panic":
+		panic("on purpose")
+	case "/registry/abort":
 		panic(http.ErrAbortHandler)
 	case "/registry/none":
 		rw.WriteHeader(http.StatusNoContent)
@@ -214,24 +216,24 @@ func TestControlPathsHaveOneSpelling(t *testing.T) {
 }
 
 func TestPanicOfOneExchangeIsItsOwn(t *testing.T) {
-	var seen any
+	seen := make(chan any, 2)
 	w := newWorld(t, func(c *proxy.Config) {
 		c.Control = http.HandlerFunc(control)
-		c.Panic = func(v any, _ []byte) { seen = v }
+		c.Panic = func(v any, _ []byte) { seen <- v }
 	})
 	w.dir.worker = newScripted(t, replying(okAnswer)).Worker
-	c := w.dial()
-	c.send(get("/registry/panic"))
-	if rest, _ := c.rest(); rest != "" {
-		t.Errorf("client got %q", rest)
+	for _, path := range []string{"/registry/abort", "/registry/panic"} { // aborts are no news
+		c := w.dial()
+		c.send(get(path))
+		if rest, _ := c.rest(); rest != "" {
+			t.Errorf("client got %q", rest)
+		}
 	}
-	if seen != http.ErrAbortHandler {
-		t.Errorf("panic %v was not told", seen)
+	if v := await(t, "the panic is told", seen, patience); v != "on purpose" || len(seen) > 0 {
+		t.Errorf("told of %v", v)
 	}
 	if got := w.ask(bodyless); got.body != "ok" {
 		t.Errorf("next: %q", got)
 	}
-	if n := w.p.InFlight(proxy.Control); n != 0 {
-		t.Errorf("%d in flight", n)
-	}
+	w.eventually("nothing in flight", func() bool { return w.p.InFlight(proxy.Control) == 0 })
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"net"
 	"os"
-	"runtime/debug"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -156,7 +155,7 @@ func (p *Proxy) start(nc net.Conn) {
 		defer p.forget(c)
 		defer func() {
 			if v := recover(); v != nil {
-				p.cfg.Panic(v, debug.Stack())
+				p.reportPanic(v)
 			}
 		}()
 		c.serve()

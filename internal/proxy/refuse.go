@@ -153,4 +153,9 @@ var shedAnswer = []byte("HTTP/1.1 503 Service Unavailable\r\nContent-Type: appli
 
 var shedBody = `{"error":"` + pinboard.Overloaded.Text + `","code":"` + pinboard.Overloaded.Code + `","retryAfterMs":1000}`
 
-func (p *Proxy) reportPanic(v any) { p.cfg.Panic(v, debug.Stack()) }
+// reportPanic tells of a panic, unless a handler used it to abort on purpose.
+func (p *Proxy) reportPanic(v any) {
+	if v != http.ErrAbortHandler {
+		p.cfg.Panic(v, debug.Stack())
+	}
+}

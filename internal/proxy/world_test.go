@@ -3,6 +3,7 @@ package proxy_test
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -230,8 +231,12 @@ func newScripted(t *testing.T, f script) *scripted {
 		defer s.wg.Done()
 		for {
 			c, err := l.Accept()
-			if err != nil {
+			if errors.Is(err, net.ErrClosed) {
 				return
+			}
+			if err != nil { // out of descriptors
+				time.Sleep(time.Millisecond)
+				continue
 			}
 			s.mu.Lock()
 			s.open[c] = true
