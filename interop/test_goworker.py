@@ -14,9 +14,9 @@ GO, REAL = "w1", "w2"
 
 
 @pytest.fixture
-def fleet(cluster, store):
-    """One worker of each kind; over Redis each beats at a node of its own."""
-    cluster.start(store, nodes=2 if store == "redis" else 1, workers=())
+def fleet(cluster):
+    """One worker of each kind; each beats at a node of its own."""
+    cluster.start("redis", nodes=2, workers=())
     cluster.worker(GO, release=Go())
     cluster.worker(REAL)
     cluster.wait_registered(GO, REAL)
@@ -70,13 +70,11 @@ def test_calls_go_from_either_kind_to_the_other(fleet):
         ]
 
 
-def test_memory_of_both_kinds_survives_a_restatement(fleet):
-    """An operator's move is not needed: a node that dies takes nothing along."""
+def test_both_kinds_live_through_the_restart_of_a_node(fleet):
     placed = fleet.place()
-    if len(fleet.nodes) == 1:
-        pytest.skip("memory: forgets with its node")
-    fleet.nodes[0].kill()
-    fleet.restart_node(0)
+    for node in range(len(fleet.nodes)):
+        fleet.nodes[node].kill()
+        fleet.restart_node(node)
     fleet.wait_registered(GO, REAL)
     for address, before in placed.items():
         after = fleet.client.increment(address, timeout=LEASE)

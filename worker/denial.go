@@ -12,6 +12,7 @@ import (
 type denial struct {
 	status int
 	detail string
+	final  bool // no Retry-After: the request may have had its effect
 	marker bool // Pinned-Refusal: no such instance here, and none will start
 }
 
@@ -31,6 +32,7 @@ var (
 	pastDeadline  = denial{status: http.StatusServiceUnavailable, detail: "instance past its wind-down deadline; retry"}
 	closing       = denial{status: http.StatusServiceUnavailable, detail: "instance closing; retry"}
 
+	aborted    = denial{status: http.StatusServiceUnavailable, detail: "instance aborted", final: true}
 	openFailed = denial{status: http.StatusInternalServerError, detail: "activation failed"}
 )
 
@@ -39,7 +41,9 @@ var (
 func (d *denial) write(rw http.ResponseWriter, r *http.Request) {
 	h := rw.Header()
 	if d.status == http.StatusServiceUnavailable {
-		h.Set("Retry-After", "1")
+		if !d.final {
+			h.Set("Retry-After", "1")
+		}
 		if d.marker {
 			h.Set(api.HeaderRefusal, api.RefusalUnhealthy)
 		}

@@ -127,7 +127,7 @@ func (h *Handler) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 		unknownRoute.write(rw, r) // nothing durable to wake: this SDK writes no index
 		return
 	}
-	in, denied := h.enter(class, key{addr.Namespace, addr.ID}, epoch, claims.Audience, isUpgrade(r))
+	in, denied := h.enter(class, key{addr.Namespace, addr.ID}, epoch, claims.Audience)
 	if denied != nil {
 		denied.write(rw, r)
 		return
@@ -176,7 +176,7 @@ func parseEpoch(values []string) (pinboard.Epoch, bool) {
 // enter decides whether a request may go in. Everything it rests on is looked
 // at under one lock: the session the request was meant for, the lease, the
 // fence, the instance.
-func (h *Handler) enter(class Class, k key, epoch pinboard.Epoch, session string, stream bool) (*Instance, *denial) {
+func (h *Handler) enter(class Class, k key, epoch pinboard.Epoch, session string) (*Instance, *denial) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	now := time.Now()
@@ -208,6 +208,6 @@ func (h *Handler) enter(class Class, k key, epoch pinboard.Epoch, session string
 		return nil, &closing
 	}
 	in.epoch = max(in.epoch, epoch)
-	in.enterLocked(stream)
+	in.requests++
 	return in, nil
 }

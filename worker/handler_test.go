@@ -104,7 +104,9 @@ func TestAttestation(t *testing.T) {
 				expect(t, name, rec, 200, "")
 				continue
 			}
-			expect(t, name, rec, 403, `{"detail":"invalid attestation"}`)
+			if want := `{"detail":"invalid attestation"}`; rec.Code != 403 || rec.Body.String() != want {
+				t.Errorf("%s: %d %q, want 403 %q to the byte", name, rec.Code, rec.Body, want)
+			}
 			r.Header.Set("Upgrade", "websocket")
 			if rec := serve(h, r); rec.Code != 403 || rec.Body.Len() > 0 {
 				t.Errorf("%s: upgrade got %d %q, want an empty 403", name, rec.Code, rec.Body)
@@ -241,7 +243,7 @@ func TestOlderEpochAfterTheFenceForgot(t *testing.T) {
 // session is lost between proof and entry.
 func TestSessionLostBetweenProofAndEntry(t *testing.T) {
 	bubble(t, func(t *testing.T, g *registry, h *Handler, d *diary) {
-		if _, denied := h.enter(h.classes["/t"], key{"/t", "a"}, 1, "s0", false); denied != &badAttestation {
+		if _, denied := h.enter(h.classes["/t"], key{"/t", "a"}, 1, "s0"); denied != &badAttestation {
 			t.Errorf("got %v", denied)
 		}
 		d.want(t)

@@ -37,8 +37,8 @@ type Instance struct {
 
 	// The rest is guarded by h.mu.
 	epoch    pinboard.Epoch // the highest it was addressed with
-	requests int            // inside, upgrades not counted
-	streams  int            // upgrades inside: they keep nothing alive that winds down
+	requests int            // inside, streams not counted
+	streams  int            // inside; they keep nothing alive that winds down
 	tasks    int            // background work
 	closing  bool
 	retry    bool      // Open failed unasked: the id is not given back
@@ -75,7 +75,7 @@ func (in *Instance) Go(work func(context.Context)) bool {
 	}
 	in.tasks++
 	go func() {
-		defer in.leave(&in.tasks)
+		defer in.leave(func() { in.tasks-- })
 		work(in.ctx)
 	}()
 	return true
@@ -149,19 +149,11 @@ func (in *Instance) tryOpen() (handler http.Handler, err error) {
 	return handler, err
 }
 
-func (in *Instance) enterLocked(stream bool) {
-	if stream {
-		in.streams++
-	} else {
-		in.requests++
-	}
-}
-
 // leave ends the stay of a request, stream or task.
-func (in *Instance) leave(count *int) {
+func (in *Instance) leave(count func()) {
 	in.h.mu.Lock()
 	defer in.h.mu.Unlock()
-	*count--
+	count()
 	in.left = time.Now()
 	in.h.settleLocked(in)
 }
@@ -284,16 +276,13 @@ func (h *Handler) forget(in *Instance) {
 
 // serve takes an admitted request to the application.
 func (in *Instance) serve(rw http.ResponseWriter, r *http.Request, rest string, caller *Caller) {
-	count := &in.requests
-	if isUpgrade(r) {
-		count = &in.streams
-	}
-	ctx, cancel := context.WithCancelCause(r.Context())
+	ctx, cancel := context.WithCancelCause(withCaller(r.Context(), caller))
 	defer cancel(nil)
 	detach := context.AfterFunc(in.ctx, func() { cancel(context.Cause(in.ctx)) })
 	defer detach()
 	defer in.awaitGone(r.Context())
-	defer in.leave(count)
+	a := &answer{ResponseWriter: rw, in: in}
+	defer a.over()
 
 	select {
 	case <-in.opened:
@@ -303,7 +292,10 @@ func (in *Instance) serve(rw http.ResponseWriter, r *http.Request, rest string, 
 		d.write(rw, r)
 		return
 	}
-	in.serving.ServeHTTP(rw, below(r.WithContext(withCaller(ctx, caller)), rest))
+	in.serving.ServeHTTP(a, below(r.WithContext(ctx), rest))
+	if in.ctx.Err() != nil && !a.began.Load() {
+		aborted.write(rw, r) // cut before it said anything: no empty 200
+	}
 }
 
 // unusable says why a request that waited for Open cannot be served.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
@@ -283,25 +284,41 @@ func TestStreamsEndAfterTheRelease(t *testing.T) {
 	})
 }
 
-// An open upgrade keeps an instance from being idle, but not from a
-// wind-down.
-func TestUpgradesDoNotHoldUpAWindDown(t *testing.T) {
+// An open stream keeps an instance from being idle, but not from a wind-down;
+// a request does both.
+func TestStreamsDoNotHoldUpAWindDown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g, d := newRegistry(t, 15*time.Second), newDiary()
-		c := d.class()
-		c.Idle = time.Second
+		c := Class{Idle: time.Second, Open: func(in *Instance) (http.Handler, error) {
+			d.note("open %s", in.ID)
+			in.OnClose(func(context.Context) error { d.note("close %s", in.ID); return nil })
+			return http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+				if in.ID == "stream" {
+					http.NewResponseController(rw).Flush()
+					rw.(http.Flusher).Flush()
+				}
+				<-r.Context().Done()
+			}), nil
+		}}
 		h := g.newWorker("w1", c)
 		stop := start(t, h)
-		go func() {
-			r, _ := http.NewRequest("GET", "/t/a?hold=1h", nil)
-			r.Header.Set("Upgrade", "WebSocket")
-			g.do(r)
-		}()
+		request, stream := make(chan *httptest.ResponseRecorder, 1), make(chan *httptest.ResponseRecorder, 1)
+		go func() { request <- g.get("/t/request") }()
+		time.Sleep(time.Second)
+		go func() { stream <- g.get("/t/stream") }()
+		time.Sleep(19 * time.Second)
+		d.want(t, "0 open request", "1 open stream")
+		g.send(order("stream", 10), order("request", 10))
 		time.Sleep(20 * time.Second)
-		d.want(t, "0 open a")
-		g.send(order("a", 60))
-		time.Sleep(2 * time.Second)
-		d.want(t, "21 cut a: instance stopped", "21 close a")
+		d.want(t, "21 close stream", "31 close request")
+		if rec := <-stream; rec.Code != 200 || rec.Body.Len() != 0 {
+			t.Errorf("the stream ended with %d %q", rec.Code, rec.Body)
+		}
+		rec := <-request
+		expect(t, "cut before a word", rec, 503, "instance aborted")
+		if rec.Header().Get("Retry-After") != "" {
+			t.Error("a request that may have had its effect asks for a retry")
+		}
 		stop()
 	})
 }

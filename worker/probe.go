@@ -4,6 +4,7 @@ import (
 	"crypto/subtle"
 	"encoding/json"
 	"net/http"
+	"strconv"
 	"time"
 
 	"pinboard/api"
@@ -103,8 +104,12 @@ func (h *Handler) probed(rw http.ResponseWriter, r *http.Request) bool {
 
 func same(a, b string) bool { return subtle.ConstantTimeCompare([]byte(a), []byte(b)) == 1 }
 
+// writeJSON writes compact JSON and not a byte more: Pinboard compares the
+// bodies of denials.
 func writeJSON(rw http.ResponseWriter, status int, body any) {
+	b, _ := json.Marshal(body) // plain maps and structs always marshal
 	rw.Header().Set("Content-Type", "application/json")
+	rw.Header().Set("Content-Length", strconv.Itoa(len(b)))
 	rw.WriteHeader(status)
-	json.NewEncoder(rw).Encode(body)
+	rw.Write(b)
 }
