@@ -114,7 +114,7 @@ func parseOptions(args []string) (Options, error) {
 		return o, fmt.Errorf("unexpected argument %q", fs.Arg(0))
 	}
 	if *quick {
-		o.Rounds, o.Latency, o.Tries, o.Idle, o.Rows = 3, 2, 2, 1000, quickRows
+		o.Rounds, o.Latency, o.Tries, o.Idle, o.Rows = 3, 2, 2, 2500, quickRows
 		o.Window, o.Open = 2*time.Second, 2*time.Second
 	}
 	if *rounds > 0 {
