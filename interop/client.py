@@ -116,8 +116,12 @@ class Client:
 
     def socket(self, address, node=0):
         """An open WebSocket."""
-        url = self._cluster.nodes[node].url.replace("http:", "ws:")
-        return websockets.sync.client.connect(f"{url}{address}/socket", proxy=None)
+        return connect(self._cluster.nodes[node].url + address)
+
+
+def connect(url):
+    """An open WebSocket to the instance at a URL."""
+    return websockets.sync.client.connect(f"{url.replace('http:', 'ws:', 1)}/socket", proxy=None)
 
 
 def say(socket, text):

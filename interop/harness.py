@@ -71,12 +71,12 @@ class Cluster:
         if wait:
             self.nodes[index].wait_ready()
 
-    def worker(self, name, node=None, release=CURRENT, **settings):
-        """Starts a worker; by default they spread over the nodes."""
+    def worker(self, name, node=None, pinboard=None, release=CURRENT, **settings):
+        """Starts a worker; by default they spread over the nodes. `pinboard`
+        is the URL of a balancer before them."""
         index = len(self.workers) % len(self.nodes) if node is None else node
-        worker = Worker(
-            name, self.directory, self.log, self.nodes[index].url, release=release, **settings
-        )
+        url = pinboard or self.nodes[index].url
+        worker = Worker(name, self.directory, self.log, url, release=release, **settings)
         self.workers[name] = self._own(worker)
         return worker
 

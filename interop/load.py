@@ -6,15 +6,18 @@ import time
 import httpx
 import websockets.exceptions
 
-from client import refusal, say
+from client import connect, refusal, say
 
 
 class Load:
     """Finite requests at a fixed rate over kept connections, server-sent
     events and WebSockets, until stopped. Every answer is kept."""
 
-    def __init__(self, cluster, addresses, rate=200, requesters=8, streams=20, sockets=20):
+    def __init__(
+        self, cluster, addresses, rate=200, requesters=8, streams=20, sockets=20, url=None
+    ):
         self._cluster = cluster
+        self._url = url  # of a balancer; without one, every node by turns
         self._addresses = addresses
         self._stop = threading.Event()
         self.served = 0
@@ -44,13 +47,13 @@ class Load:
         with httpx.Client(timeout=15) as http:
             while not self._stop.wait(pause):
                 turn += 7
-                node = turn % len(self._cluster.nodes)
-                job(http, self._addresses[turn % len(self._addresses)], node)
+                nodes = self._cluster.nodes
+                base = self._url or nodes[turn % len(nodes)].url
+                job(http, base + self._addresses[turn % len(self._addresses)])
 
-    def _request(self, http, address, node):
-        url = f"{self._cluster.nodes[node].url}{address}/increment"
+    def _request(self, http, address):
         try:
-            reply = http.post(url)
+            reply = http.post(f"{address}/increment")
         except httpx.TransportError as error:
             self.broken.append((time.monotonic(), address, repr(error)))
             return
@@ -59,10 +62,9 @@ class Load:
         else:
             self.refused.append(refusal(reply))
 
-    def _stream(self, http, address, node):
-        url = f"{self._cluster.nodes[node].url}{address}/events?n=100000&every=0.1"
+    def _stream(self, http, address):
         try:
-            with http.stream("GET", url) as reply:
+            with http.stream("GET", f"{address}/events?n=100000&every=0.1") as reply:
                 if reply.status_code != 200:
                     return
                 for _ in reply.iter_raw():
@@ -72,9 +74,9 @@ class Load:
             pass
         self.streams_ended += 1
 
-    def _socket(self, _http, address, node):
+    def _socket(self, _http, address):
         try:
-            with self._cluster.client.socket(address, node) as socket:
+            with connect(address) as socket:
                 while not self._stop.wait(0.2):
                     say(socket, "ping")
                 return

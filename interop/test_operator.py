@@ -10,6 +10,7 @@ import pytest
 from constants import LEASE
 from harness import on
 from processes import wait_for
+from releases import Release
 
 
 @pytest.fixture
@@ -115,6 +116,49 @@ def test_drain_with_a_deadline_aborts_what_is_left(fleet):
     after = fleet.client.get(busy)
     assert after.worker == "w2"
     assert after.epoch > placed[busy].epoch
+
+
+def test_an_order_outlives_the_node_that_took_it(cluster):
+    """Accepted at one node, which dies before the worker beats; delivered by
+    the other."""
+    cluster.start("redis", nodes=2, workers=())
+    cluster.worker("w1", node=0)
+    cluster.wait_registered("w1")
+    before = cluster.client.increment("/counters/ordered")
+    wind_down(cluster, "ordered", 0)
+    cluster.nodes[1].kill()
+    wait_for(lambda: ended(cluster, "ordered"), "the instance to close")
+    after = cluster.client.increment("/counters/ordered")
+    assert (after.count, after.epoch > before.epoch) == (1, True)
+
+
+def test_wind_down_of_a_frozen_workers_id_ends_with_its_lease(fleet):
+    before = fleet.client.increment("/counters/frozen")
+    frozen = fleet.workers[before.worker]
+    frozen.pause()
+    wind_down(fleet, "frozen", 0)
+    after = fleet.client.increment("/counters/frozen", timeout=30)
+    assert after.worker != before.worker
+    assert (after.count, after.epoch > before.epoch) == (1, True)
+    frozen.resume()
+
+
+def test_a_release_that_never_acks_is_wound_down_all_the_same(cluster, store):
+    """Up to 0.14.8 workers confirm nothing, and a repeated order puts the
+    end of a busy instance off: it is delivered twice at most."""
+    cluster.start(store, workers=())
+    worker = cluster.worker("w1", release=Release("0.14.8"))
+    cluster.wait_registered("w1")
+    cluster.client.increment("/counters/busy")
+    wait = cluster.hold("/counters/busy", seconds=60)
+    ordered = time.monotonic()
+    wind_down(cluster, "busy", 0)
+    assert wait() == 503
+    closed = wait_for(lambda: ended(cluster, "busy"), "the instance to close")[0]["mono"]
+    assert closed <= ordered + 4 * LEASE
+    assert worker.output().count("winding down instance 'busy'") <= 2 * 2
+    after = cluster.client.increment("/counters/busy")
+    assert after.count == 1
 
 
 def test_an_ejected_worker_loses_its_ids_at_the_end_of_its_lease(fleet):

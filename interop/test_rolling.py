@@ -4,6 +4,7 @@ import signal
 import statistics
 import time
 
+from balancer import Balancer
 from load import Load
 
 
@@ -39,6 +40,38 @@ def test_a_rolling_restart_of_the_workers_fails_no_request(cluster, record_prope
         f"for {statistics.median(away) * 1000:.0f} ms (p50), "
         f"{away[int(len(away) * 0.99)] * 1000:.0f} ms (p99)",
     )
+
+
+def test_a_rolling_restart_of_the_nodes_fails_no_request(cluster, record_property):
+    """Behind a balancer that notices a node's going within the notice period,
+    workers and clients come through it all."""
+    notice, budget = 2.5, 5.0
+    settings = {
+        "PINBOARD_SHUTDOWN_NOTICE_MS": str(int(notice * 1000)),
+        "PINBOARD_SHUTDOWN_BUDGET_MS": str(int(budget * 1000)),
+    }
+    cluster.start("redis", nodes=2, workers=(), **settings)
+    with Balancer([node.url for node in cluster.nodes]) as balancer:
+        for name in ("w1", "w2"):
+            cluster.worker(name, node=0, pinboard=balancer.url)
+        cluster.wait_registered("w1", "w2")
+        cluster.settle({"w1", "w2"})
+        placed = cluster.place(20)
+        with Load(cluster, list(placed), url=balancer.url) as load:
+            time.sleep(1)
+            for index in range(2):
+                began = time.monotonic()
+                assert cluster.nodes[index].terminate() == 0
+                took = time.monotonic() - began
+                assert notice <= took <= budget + 1
+                cluster.restart_node(index)
+                time.sleep(2)
+        for address, before in placed.items():
+            assert cluster.client.get(address).owner == before.owner
+    assert not load.broken, load.broken[:5]
+    assert not load.refused, load.refused[:5]
+    assert load.served > 800
+    record_property("rolling restart of nodes", f"{load.served} served, none failed")
 
 
 def absences(cluster):

@@ -1,9 +1,11 @@
 """Ordinary life: ids are placed, stay where they are, and are served."""
 
+import asyncio
 import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 
+import httpx
 import pytest
 
 from client import say
@@ -39,6 +41,24 @@ def test_forty_simultaneous_first_requests_make_one_owner(shared):
         )
     assert len({reply.owner for reply in replies}) == 1
     assert sorted(reply.count for reply in replies) == list(range(1, 41))
+
+
+def test_five_hundred_first_requests_over_three_nodes_make_one_owner(cluster):
+    cluster.start("redis", nodes=3)
+
+    async def rush():
+        limits = httpx.Limits(max_connections=None)
+        async with httpx.AsyncClient(limits=limits, timeout=30) as http:
+            urls = [f"{node.url}/counters/rush/increment" for node in cluster.nodes]
+            return await asyncio.gather(*(http.post(urls[i % 3]) for i in range(500)))
+
+    replies = asyncio.run(rush())
+    served = [reply.json() for reply in replies if reply.status_code == 200]
+    # The rest is what a worker says that has enough to do.
+    assert {reply.status_code for reply in replies} <= {200, 503}
+    assert len(served) >= 250
+    assert len({(one["process"], one["activation"], one["epoch"]) for one in served}) == 1
+    assert len(cluster.events("start", id="rush")) == 1
 
 
 def test_a_body_comes_back_as_it_was_sent(shared):
