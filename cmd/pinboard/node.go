@@ -100,9 +100,9 @@ func (n *node) boot(ctx context.Context) error {
 		return err
 	}
 	d := directory.New(directory.Options{
-		Store: timedStore{s.Store, n.metrics.Stored}, Lease: n.cfg.LeaseTTL, Lag: s.guarantee().Lag,
+		Store: timedStore{s.Store, n.metrics.Stored}, Lease: n.cfg.LeaseTTL, Slack: s.slack, Lag: s.guarantee().Lag,
 		NoCold: n.cfg.ColdStart == "off", Hostnames: n.cfg.HostnameAware, Balance: n.cfg.BalanceFactor,
-		PlaceLimit: int64(n.cfg.RestateAfter), Node: nodeName(), OldNow: s.oldNow, Connect: reach(n.policy),
+		PlaceLimit: int64(n.cfg.RestateAfter), Node: nodeName(), OldNow: s.oldNow, Connect: n.proxy.Connect,
 	})
 	n.store.Store(&s)
 	for first := true; ; first = false {

@@ -21,6 +21,7 @@ type store struct {
 	oldNow    func(gen string) (directory.Micros, bool)
 	guarantee func() redisstore.Guarantee
 	close     func()
+	slack     time.Duration // how far the clock may step unseen
 }
 
 // openStore reaches the store. It waits for one that is away; the error is
@@ -43,7 +44,7 @@ func (c *Config) openStore(ctx context.Context, log *slog.Logger) (store, error)
 		case err == nil:
 			g := s.Guarantee()
 			log.Info("store reached", "safe", g.Safe, "guarantee", g.Reason, "attempt", attempt)
-			return store{Store: s, oldNow: s.OldNow, guarantee: s.Guarantee, close: s.Close}, nil
+			return store{Store: s, oldNow: s.OldNow, guarantee: s.Guarantee, close: s.Close, slack: redisstore.Slack}, nil
 		case redisstore.IsConfig(err):
 			return store{}, usageError{"REDIS_URL: " + err.Error()}
 		case ctx.Err() != nil:

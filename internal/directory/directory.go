@@ -19,6 +19,7 @@ import (
 type Options struct {
 	Store      Store
 	Lease      time.Duration // lease granted to workers
+	Slack      time.Duration // how much longer the store holds a lease than the worker is told (G4)
 	Lag        time.Duration // added to cold starts when the store has replicas (G3)
 	NoCold     bool          // development only: no cold start
 	Hostnames  bool          // hostname-aware mode
@@ -31,7 +32,7 @@ type Options struct {
 	Rand    rand.Source                          // time-seeded if nil; guarded by the Directory
 	Secrets func(n int) []byte                   // unpredictable bytes for session ids; crypto/rand if nil
 	Fan     func(n int, do func(i int))          // runs do for 0..n-1 and waits; concurrently if nil
-	OldNow  func(gen string) (Micros, bool)      // clock of an earlier server (R6); none if nil
+	OldNow  func(server string) (Micros, bool)   // clock of an earlier server (R6); none if nil
 	Connect func(context.Context, *Worker) error // tries one data-plane connect; none if nil
 	Go      func(func())                         // runs something in the background; a goroutine if nil
 	Within  Within                               // bounds a call in time; context.WithTimeout if nil
@@ -93,11 +94,12 @@ func New(o Options) *Directory {
 	}
 	d := &Directory{o: o, n: o.Store.Buckets(), rand: rand.New(o.Rand), hints: newHints(o.Hints)}
 	d.rules = Rules{
-		Lease: o.Lease.Microseconds(), Lag: o.Lag.Microseconds(), NoCold: o.NoCold,
+		Lease: o.Lease.Microseconds(), Slack: o.Slack.Microseconds(), Lag: o.Lag.Microseconds(), NoCold: o.NoCold,
 		Hostnames: o.Hostnames, PlaceLimit: o.PlaceLimit, Node: o.Node,
 	}
 	d.seen = make([]atomic.Uint64, d.n)
-	d.long.Store(d.rules.Lease)
+	d.long.Store(d.rules.Lease + d.rules.Slack)
+	d.rules.Longest = d.long.Load
 	d.roster.placed = map[string]int{}
 	d.health.fails = map[string]*streak{}
 	return d

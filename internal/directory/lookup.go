@@ -122,6 +122,9 @@ func (p *Rules) Place(tx *Tx, q Query, session string, seen pinboard.Epoch) (f F
 	if !p.placeable(tx, s, q.Host, f.Key.Env, q.NS) {
 		return f, nil, false, nil
 	}
+	if f.Row.Session != "" {
+		p.lapse(tx, f.Row.Session)
+	}
 	row := Row{Kind: Placed, Session: session, Nonce: q.Nonce}
 	if f.Row.Claim != "" && f.Row.Claim == q.Host {
 		row.Taken = tx.Now

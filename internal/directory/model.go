@@ -10,7 +10,7 @@ type Micros = int64
 
 // Meta is what a bucket knows of itself.
 type Meta struct {
-	Gen     string // server generation that last owned the bucket (G1); "" before first use
+	Gen     string // generation: the server that last owned the bucket and when it began (G1); "" before first use
 	Since   Micros // when this generation began here
 	Cold    Micros // no new placement before this (G2)
 	Longest Micros // longest lease ever granted or read (G5)

@@ -19,7 +19,7 @@ type Enrol struct {
 	Last     bool
 	Longest  Micros
 	Seen     pinboard.Epoch
-	OldNow   func(gen string) (Micros, bool) // an old server's clock, carried on (R6)
+	OldNow   func(server string) (Micros, bool) // an old server's clock, carried on (R6)
 }
 
 // Index entries of registrations.
@@ -114,7 +114,7 @@ func (p *Rules) enlist(tx *Tx, e *Enrol, out *Enrolled) *Session {
 	}
 	s.Gen, s.Headroom, s.OwnDrain = tx.Meta.Gen, e.Headroom, e.Draining
 	s.Old = s.Old && e.Prev == "" // prevSessionId is newer than the dialects that abort
-	s.Until = max(s.Until, tx.Now+p.Lease)
+	s.Until = max(s.Until, tx.Now+p.Lease+p.Slack)
 	return s
 }
 
@@ -211,7 +211,7 @@ func (p *Rules) ran(tx *Tx, s *Session, e *Enrol) (ran, sameGen bool) {
 	if s.Gen == tx.Meta.Gen {
 		return tx.Before(s.Until), true
 	}
-	now, ok := e.OldNow(s.Gen)
+	now, ok := e.OldNow(ServerOf(s.Gen))
 	return ok && now < s.Until, false
 }
 
@@ -220,6 +220,9 @@ func (p *Rules) ran(tx *Tx, s *Session, e *Enrol) (ran, sameGen bool) {
 func (p *Rules) close(tx *Tx, k Key, row *Row, s *Session, e *Enrol) {
 	r := Row{Kind: Closing, Session: s.Worker.Session, Made: tx.Now}
 	if row != nil {
+		if row.Kind == Placed {
+			p.lapse(tx, row.Session)
+		}
 		r.Claim = row.Claim
 		if row.Kind == Closing {
 			r.Made = row.Made

@@ -47,7 +47,7 @@ func (p *Rules) Renew(tx *Tx, b Pulse) Renewal {
 	r := Renewal{Now: tx.Now, Placed: tx.Count(PlaceCount(b.Session))}
 	r.Standing, r.Reason = p.judge(tx, s, b)
 	if r.Standing <= Due {
-		s.Until = max(s.Until, tx.Now+p.Lease)
+		s.Until = max(s.Until, tx.Now+p.Lease+p.Slack)
 		s.TTL = p.Lease
 		s.Headroom, s.OwnDrain = b.Headroom, b.Draining
 		r.Messages = p.deliver(tx, s, b)
@@ -137,6 +137,17 @@ func (p *Rules) MarkRestating(tx *Tx, session string, caused bool) {
 	}
 	tx.PutSession(*s)
 	tx.Log(Entry{Cause: "restate ordered", Session: session, Node: p.Node})
+}
+
+// lapse makes the end of a session's lease final before one of its rows goes
+// to somebody else: no step back of the clock may renew it (L3, G4).
+func (p *Rules) lapse(tx *Tx, session string) {
+	s := tx.Session(session)
+	if s == nil || s.Ended != 0 || s.Restated || s.Restating != 0 || s.Gen != tx.Meta.Gen {
+		return
+	}
+	s.Restating = tx.Now
+	tx.PutSession(*s)
 }
 
 // Want makes the session's next beat a restate order, within L9's limit.

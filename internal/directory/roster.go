@@ -145,7 +145,7 @@ func (d *Directory) candidates(ctx context.Context, b int, host, env, ns string,
 	for i := range r.sessions {
 		s := &r.sessions[i]
 		id := s.Worker.Session
-		if s.Eligible(r.gen) && s.Worker.serves(host, env, ns) && now < s.Until-margin(s.TTL) && !slices.Contains(avoid, id) {
+		if s.Eligible(r.gen) && s.Worker.serves(host, env, ns) && now < s.Until-d.rules.Slack-margin(s.TTL) && !slices.Contains(avoid, id) {
 			cs = append(cs, pick.Candidate{Session: id, Process: s.Worker.Process, Headroom: s.Headroom})
 		}
 	}

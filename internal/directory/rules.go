@@ -1,15 +1,23 @@
 package directory
 
-import "pinboard"
+import (
+	"strconv"
+	"strings"
+
+	"pinboard"
+)
 
 // Rules are the settings that every rule obeys. All durations in Micros.
 type Rules struct {
 	Lease      Micros // lease granted to sessions
+	Slack      Micros // the store holds leases this much longer than it tells: steps of its clock below it go unseen (G4)
 	Lag        Micros // added to cold starts for replicas (G3)
 	NoCold     bool   // development only: no cold start on a fresh in-process store
 	Hostnames  bool   // hostname-aware mode
 	PlaceLimit int64  // placements minus releases before a restate order (R9)
 	Node       string // names this node in the ring
+
+	Longest func() Micros // longest lease this node granted or read, for a store that forgot it (G5)
 }
 
 const (
@@ -29,10 +37,13 @@ func margin(ttl Micros) Micros { return min(maxMargin, ttl/3) }
 // earlier one can have minted in it (G1, G2, G5, R1).
 func (p *Rules) begin(tx *Tx, longest Micros) {
 	m := tx.Meta
-	longest = max(longest, m.Longest, p.Lease)
+	longest = max(longest, m.Longest, p.Lease+p.Slack)
+	if p.Longest != nil {
+		longest = max(longest, p.Longest())
+	}
 	switch {
-	case m.Gen != tx.Server:
-		m = Meta{Gen: tx.Server, Since: tx.Now, Cold: tx.Now + longest + p.Lag, Longest: longest}
+	case ServerOf(m.Gen) != tx.Server:
+		m = Meta{Gen: tx.Server + "@" + strconv.FormatInt(tx.Now, 36), Since: tx.Now, Cold: tx.Now + longest + p.Lag, Longest: longest}
 		if p.NoCold {
 			m.Cold = 0
 		}
@@ -43,8 +54,19 @@ func (p *Rules) begin(tx *Tx, longest Micros) {
 		tx.Log(Entry{Cause: "generation", Node: p.Node})
 	case longest > m.Longest:
 		m.Longest = longest
+		if !p.NoCold {
+			m.Cold = max(m.Cold, m.Since+longest+p.Lag)
+		}
 		tx.PutMeta(m)
 	}
+}
+
+// ServerOf is the server that a generation names. Its begin is part of the
+// generation: a server that comes back after another one took over begins a
+// new one, in which its sessions of before must restate (G2).
+func ServerOf(gen string) string {
+	server, _, _ := strings.Cut(gen, "@")
+	return server
 }
 
 // cold reports that the bucket places nothing new yet.
@@ -110,7 +132,7 @@ func (s *Session) Forwardable(gen string) bool {
 // enough lease left at commit.
 func (p *Rules) placeable(tx *Tx, s *Session, host, env, ns string) bool {
 	return s != nil && s.Eligible(tx.Meta.Gen) && s.Worker.serves(host, env, ns) &&
-		tx.Before(s.Until-margin(s.TTL))
+		tx.Before(s.Until-p.Slack-margin(s.TTL))
 }
 
 // Eligible reports everything about s that new ids need, except time and namespace.

@@ -226,7 +226,7 @@ func (s *Store) Peek(ctx context.Context, n int, h directory.Hint) (directory.Pe
 	defer b.mu.Unlock()
 	sent, now := s.now(), s.clock()
 	row, ok := b.Row(h.Key)
-	if b.meta.Gen != s.server || !ok || row.Session != h.Session || !row.Plain() {
+	if directory.ServerOf(b.meta.Gen) != s.server || !ok || row.Session != h.Session || !row.Plain() {
 		return directory.Peek{}, false, nil
 	}
 	if h.Bind.Host != "" && b.bindings[h.Bind].Env != h.Key.Env {

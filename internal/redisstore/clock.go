@@ -8,10 +8,15 @@ import (
 	"pinboard/internal/directory"
 )
 
+// Slack is how far a server's clock may step without being noticed: a reading
+// further outside the estimate is a stepped clock. Leases are held that much
+// longer than workers are told, so that no unseen step ends one early.
+const Slack = time.Second
+
 // Constants of the estimate (ownership.md G4).
 const (
-	drift      = 1e-3                   // how much faster or slower two clocks may run, slewing included
-	tolerance  = directory.Micros(1e6)  // a completed reading further outside is a stepped clock
+	drift      = 1e-3 // how much faster or slower two clocks may run, slewing included
+	tolerance  = directory.Micros(Slack / time.Microsecond)
 	stalled    = 3 * time.Second        // between two ticks of a loop of one second: the node stood still
 	wallJump   = 500 * time.Millisecond // of the wall clock against the monotonic one: it slept
 	keptClocks = 64                     // generations whose clock is carried on

@@ -28,7 +28,8 @@ const (
 type change struct {
 	s    *Store
 	b    int
-	gen  string
+	run  string // the server
+	gen  string // the bucket's generation
 	v    *view
 	keys []string
 	args []string
@@ -37,7 +38,7 @@ type change struct {
 
 // commit applies what the rule wrote if everything it read is unchanged.
 func (s *Store) commit(ctx context.Context, b int, v *view, tx *directory.Tx) (verdict, error) {
-	c := &change{s: s, b: b, gen: tx.Server, v: v, at: map[string]int{}}
+	c := &change{s: s, b: b, run: tx.Server, gen: tx.Meta.Gen, v: v, at: map[string]int{}}
 	c.head(tx, s.limits(ctx, v, tx))
 	c.compared()
 	if err := c.writes(&tx.Out); err != nil {
@@ -137,6 +138,7 @@ func (c *change) writes(out *directory.Writes) error {
 	}
 	if out.Meta != nil {
 		c.hset(keyMeta, "m", encodeMeta(out.Meta))
+		c.arg("set", c.key(c.s.keys.tags[c.b]+genMark), out.Meta.Gen)
 	}
 	for name, id := range out.Index {
 		if id == "" {
@@ -212,7 +214,7 @@ func (c *change) hdel(hash int, field string) {
 }
 
 func (c *change) session(id string, s *directory.Session) {
-	t, key := token(id), c.key(c.s.keys.lease(c.b, c.gen, id))
+	t, key := token(id), c.key(c.s.keys.lease(c.b, c.run, id))
 	if s == nil {
 		c.hdel(keySessions, t)
 		c.hdel(keyWorkers, t)

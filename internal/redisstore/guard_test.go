@@ -70,7 +70,7 @@ func furnish(tx *directory.Tx) error {
 	tx.PutIndex("i", sessionA)
 	tx.PutBinding(bind, &directory.Binding{Env: "blue"})
 	tx.PutOrders("p", []directory.Order{{MsgID: "m"}})
-	tx.PutMeta(directory.Meta{Gen: tx.Server, Longest: 15e6})
+	tx.PutMeta(directory.Meta{Gen: tx.Server + "@1", Longest: 15e6})
 	return nil
 }
 

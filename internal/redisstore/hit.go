@@ -1,6 +1,7 @@
 package redisstore
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"runtime"
@@ -16,11 +17,12 @@ import (
 // connection is closed (R10).
 const silence = 700 * time.Millisecond
 
-// The lease a hit reads: deadline, time of registration, flags and, for the
-// rest of the value, the worker's hostname. It is there only while requests
-// may go to the session with nothing else to look at (Session.Forwardable).
+// The lease a hit reads: deadline, time of registration, flags, the generation
+// that granted it after its length and, for the rest of the value, the worker's
+// hostname. It is there only while requests may go to the session with nothing
+// else to look at (Session.Forwardable).
 const (
-	hitHostAt    = 17
+	hitGenAt     = 18
 	hitDraining  = 1
 	hitRestating = 2
 )
@@ -35,7 +37,8 @@ func encodeHit(s *directory.Session) string {
 	if s.Lease.Restating != 0 {
 		flags |= hitRestating
 	}
-	return string(append(append(b, flags), s.Worker.Hostname...))
+	b = append(append(b, flags, byte(len(s.Gen))), s.Gen...)
+	return string(append(b, s.Worker.Hostname...))
 }
 
 // A hitCall is one MGET under way. The slices are reused; done carries one
@@ -44,6 +47,7 @@ type hitCall struct {
 	sent    time.Time
 	row     []byte
 	lease   []byte
+	gen     []byte
 	binding []byte
 	refused bool // the server answered with an error
 	moved   bool // ... that says the bucket lives elsewhere
@@ -98,7 +102,7 @@ func (s *Store) judgeHit(call *hitCall, line *hitConn, hint *directory.Hint, raw
 		return p, false, nil
 	case call.refused:
 		return p, false, unavailable("the server refuses reads")
-	case !hitRow(&p.Row, call.row, hint, raw) || len(call.lease) < hitHostAt:
+	case !hitRow(&p.Row, call.row, hint, raw) || !current(call, line):
 		return p, false, nil
 	case hint.Bind.Host != "" && !bound(call, hint):
 		return p, false, nil
@@ -116,11 +120,23 @@ func (s *Store) judgeHit(call *hitCall, line *hitConn, hint *directory.Hint, raw
 	return p, true, nil
 }
 
+// current reports a lease of the bucket's generation of now, begun by the
+// server that the connection was made to (G1). A server that comes back after
+// another one took over still has its old leases; their generation is over.
+func current(call *hitCall, line *hitConn) bool {
+	if len(call.lease) < hitGenAt {
+		return false
+	}
+	end := hitGenAt + int(call.lease[hitGenAt-1])
+	return len(call.lease) >= end && bytes.Equal(call.lease[hitGenAt:end], call.gen) &&
+		len(call.gen) > len(line.run) && call.gen[len(line.run)] == '@' && string(call.gen[:len(line.run)]) == line.run
+}
+
 // bound reports that the hostname shows the key's env and that the worker
 // serves it.
 func bound(call *hitCall, hint *directory.Hint) bool {
 	return len(call.binding) >= bindingEnvAt && string(call.binding[bindingEnvAt:]) == hint.Key.Env &&
-		string(call.lease[hitHostAt:]) == hint.Bind.Host
+		string(call.lease[hitGenAt+int(call.lease[hitGenAt-1]):]) == hint.Bind.Host
 }
 
 // hitRow reads a row if it is plain and the hinted session's.
@@ -217,6 +233,10 @@ func (c *hitConn) flush() {
 		b := c.out
 		c.out = c.spare[:0]
 		c.mu.Unlock()
+		if now := time.Now(); c.writable.Sub(now) < silence/2 {
+			c.writable = now.Add(silence)
+			c.conn.SetWriteDeadline(c.writable)
+		}
 		if _, err := c.conn.Write(b); err != nil {
 			c.die()
 		}
@@ -228,17 +248,20 @@ func (c *hitConn) flush() {
 
 func (c *hitConn) appendHit(dst []byte, k keyspace, b int, hint *directory.Hint, raw *[12]byte) []byte {
 	if hint.Bind.Host == "" {
-		dst = append(dst, "*3\r\n$4\r\nMGET\r\n"...)
-	} else {
 		dst = append(dst, "*4\r\n$4\r\nMGET\r\n"...)
+	} else {
+		dst = append(dst, "*5\r\n$4\r\nMGET\r\n"...)
 	}
 	dst = k.appendRow(appendLength(dst, k.rowLen(b, hint.Key)), b, hint.Key)
-	dst = appendLength(append(dst, "\r\n"...), len(k.tags[b])+len(leaseMark)+len(c.gen)+1+len(raw))
+	dst = appendLength(append(dst, "\r\n"...), len(k.tags[b])+len(leaseMark)+len(shortRun(c.run))+1+len(raw))
 	dst = append(dst, k.tags[b]...)
 	dst = append(dst, leaseMark...)
-	dst = append(dst, c.gen...)
+	dst = append(dst, shortRun(c.run)...)
 	dst = append(dst, 1)
 	dst = append(dst, raw[:]...)
+	dst = appendLength(append(dst, "\r\n"...), len(k.tags[b])+len(genMark))
+	dst = append(dst, k.tags[b]...)
+	dst = append(dst, genMark...)
 	if hint.Bind.Host != "" {
 		dst = appendLength(append(dst, "\r\n"...), k.bindingLen(b, hint.Bind))
 		dst = k.appendBinding(dst, b, hint.Bind)

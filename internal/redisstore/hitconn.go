@@ -25,7 +25,7 @@ func epochOf(b []byte) pinboard.Epoch { return pinboard.Epoch(binary.BigEndian.U
 type hitConn struct {
 	line  *hitLine
 	conn  net.Conn
-	gen   string // short
+	run   string // the server that answers
 	clock *serverClock
 
 	mu       sync.Mutex
@@ -35,8 +35,9 @@ type hitConn struct {
 	dead     bool
 	waiting  queue
 
-	in       []byte // received and not yet understood; the reader's
-	deadline time.Time
+	in       []byte    // received and not yet understood; the reader's
+	deadline time.Time // of reading; the reader's
+	writable time.Time // deadline of writing; that of whoever is flushing
 }
 
 var errReply = errors.New("unexpected reply")
@@ -62,7 +63,7 @@ func (s *Store) dialHits(n *node) (*hitConn, error) {
 		conn.Close()
 		return nil, errReply
 	}
-	c.gen, c.clock = shortGen(run), s.clocks.clock(run)
+	c.run, c.clock = run, s.clocks.clock(run)
 	conn.SetDeadline(time.Time{})
 	return c, nil
 }
@@ -172,7 +173,7 @@ func (c *hitConn) receive(b []byte) (int, error) {
 	for {
 		if now := time.Now(); c.deadline.Sub(now) < silence/2 {
 			c.deadline = now.Add(silence)
-			c.conn.SetDeadline(c.deadline)
+			c.conn.SetReadDeadline(c.deadline)
 		}
 		n, err := c.conn.Read(b)
 		if n > 0 {
@@ -203,13 +204,13 @@ func (c *hitConn) reply(b []byte) (int, error) {
 	if end == 0 {
 		return 0, nil
 	}
-	var part [3][]byte
+	var part [4][]byte
 	n, parts := end, 0
 	switch b[0] {
 	case '-':
 	case '*':
 		parts = int(b[1] - '0')
-		if end != 4 || parts < 2 || parts > 3 {
+		if end != 4 || parts < 3 || parts > 4 {
 			return 0, errReply
 		}
 		for i := range parts {
@@ -235,7 +236,8 @@ func (c *hitConn) reply(b []byte) (int, error) {
 	call.moved = parts == 0 && isRedirect(b[1:end])
 	call.row = append(call.row[:0], part[0]...)
 	call.lease = append(call.lease[:0], part[1]...)
-	call.binding = append(call.binding[:0], part[2]...)
+	call.gen = append(call.gen[:0], part[2]...)
+	call.binding = append(call.binding[:0], part[3]...)
 	call.done <- struct{}{}
 	return n, nil
 }

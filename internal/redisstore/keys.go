@@ -20,8 +20,9 @@ import (
 //	P{i}%o                orders by process
 //	P{i}%c                counts by name
 //	P{i}%r                ring of entries, newest first
+//	P{i}%g                generation, for hits
 //	P{i}%b:<host>|<ns>    binding
-//	P{i}%l:<gen><token>   lease that hits may rely on; expires with it
+//	P{i}%l:<run><token>   lease that hits may rely on; expires with it
 //	P{0}%h                header: format, bucket count, mode
 type keyspace struct {
 	prefix string
@@ -96,20 +97,23 @@ func (k keyspace) bindingLen(b int, key directory.BindKey) int {
 	return len(k.tags[b]) + len("%b:") + escapedLen(key.Host, '|') + 1 + len(key.Namespace)
 }
 
-// leaseMark follows the tag in the key of a lease; then come the generation
-// and the session's token.
+// genMark follows the tag in the key of the bucket's generation.
+const genMark = "%g"
+
+// leaseMark follows the tag in the key of a lease; then come the server and
+// the session's token.
 const leaseMark = "%l:"
 
-func (k keyspace) lease(b int, gen, session string) string {
+func (k keyspace) lease(b int, run, session string) string {
 	dst := append([]byte(k.tags[b]), leaseMark...)
-	dst = append(dst, shortGen(gen)...)
+	dst = append(dst, shortRun(run)...)
 	return string(appendToken(dst, session))
 }
 
-// shortGen is what lease keys carry of a generation: 48 bits of a random run
-// id tell two servers apart.
-func shortGen(gen string) string {
-	return gen[:min(12, len(gen))]
+// shortRun is what lease keys carry of a server: 48 bits of a random run id
+// tell two servers apart.
+func shortRun(run string) string {
+	return run[:min(12, len(run))]
 }
 
 func appendEscaped(dst []byte, s string, sep byte) []byte {

@@ -54,10 +54,14 @@ func (s *Store) Update(ctx context.Context, b int, prefetch directory.Select, ru
 	defer cancel()
 	begun := s.clocks.now()
 	err := s.update(ctx, b, prefetch, rule)
-	if s.opt.Observe != nil {
-		s.opt.Observe("update", s.clocks.now().Sub(begun), failure(err))
-	}
+	s.observe("update", begun, err)
 	return err
+}
+
+func (s *Store) observe(op string, begun time.Time, err error) {
+	if s.opt.Observe != nil {
+		s.opt.Observe(op, s.clocks.now().Sub(begun), failure(err))
+	}
 }
 
 // failure is err if it is the store's and not the rule's.
@@ -93,7 +97,7 @@ var errStepped = errors.New("clock stepped")
 // ahead of a clock that went back: it is replaced.
 func coldForALease(tx *directory.Tx) error {
 	m := tx.Meta
-	if cold := tx.Now + m.Longest; m.Gen == tx.Server && (m.Cold < cold || m.Cold > cold+m.Longest) {
+	if cold := tx.Now + m.Longest; directory.ServerOf(m.Gen) == tx.Server && (m.Cold < cold || m.Cold > cold+m.Longest) {
 		m.Cold = cold
 		tx.PutMeta(m)
 		tx.Log(directory.Entry{Cause: "clock_stepped"})
