@@ -23,12 +23,16 @@ var commitSource string
 //go:embed clock.lua
 var clockSource string
 
-// prelude gives the scripts the server's clock in microseconds, how far it is
-// from the one that expires keys, and the server's run id. Tests replace the
-// clock.
+// What every script begins with: the server's clock in microseconds and how
+// far it is from the one that expires keys (tests replace it), and the run id
+// of the server, "" on a replica: what one shows may be old.
 const (
 	realClock = "local function clock() local t = redis.call('TIME') return t[1] * 1000000 + t[2], 0 end\n"
-	identity  = "local function server() return string.match(redis.call('INFO', 'server'), 'run_id:(%x+)') end\n"
+	identity  = `local function server()
+  if not string.find(redis.call('INFO', 'replication'), 'role:master', 1, true) then return '' end
+  return string.match(redis.call('INFO', 'server'), 'run_id:(%x+)')
+end
+`
 )
 
 type script struct {
@@ -90,8 +94,11 @@ func (r *reply) open(m []rueidis.RedisMessage, nonce string) error {
 	}
 	var err error
 	r.gen, r.body = text(m[1]), m[3:]
-	if r.now, err = strconv.ParseInt(text(m[2]), 10, 64); err != nil || r.gen == "" {
-		return unavailable("a reply without identity or time")
+	if r.gen == "" {
+		return unavailable("the server is a replica")
+	}
+	if r.now, err = strconv.ParseInt(text(m[2]), 10, 64); err != nil {
+		return unavailable("a reply without a time")
 	}
 	return nil
 }

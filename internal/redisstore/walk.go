@@ -9,12 +9,9 @@ import (
 	"pinboard/internal/directory"
 )
 
-// A step of Walk looks at this many keys of the server per row asked for: the
-// buckets of one server share its key space.
-const (
-	walkFactor = 4
-	walkMost   = 2000
-)
+// walkMost bounds the keys of the server that one step of Walk looks at (about
+// half a millisecond of the server's time).
+const walkMost = 4000
 
 // Walk implements directory.Store by SCAN in bounded steps. The cursor carries
 // the server it belongs to; on another one the walk begins again, so that rows
@@ -24,9 +21,7 @@ func (s *Store) Walk(ctx context.Context, b int, cursor string, n int) (rows []d
 	defer cancel()
 	begun := s.clocks.now()
 	rows, next, err = s.walk(ctx, b, cursor, n)
-	if s.opt.Observe != nil {
-		s.opt.Observe("walk", s.clocks.now().Sub(begun), failure(err))
-	}
+	s.observe("walk", begun, err)
 	return rows, next, err
 }
 
@@ -44,7 +39,8 @@ func (s *Store) walk(ctx context.Context, b int, cursor string, n int) ([]direct
 	if rest, ok := strings.CutPrefix(cursor, here); ok {
 		at = rest
 	}
-	count := strconv.Itoa(max(1, min(n*walkFactor, walkMost)))
+	// The buckets of one server share its key space.
+	count := strconv.Itoa(max(1, min(n*len(s.topo.buckets(sv)), walkMost)))
 	m, err := sv.do(ctx, "SCAN", at, "MATCH", globEscaper.Replace(s.keys.tags[b])+"*", "COUNT", count, "TYPE", "string")
 	if err != nil {
 		return nil, "", s.outside(sv, err)
@@ -97,12 +93,19 @@ func (s *Store) fetch(ctx context.Context, n *node, b int, keys []string) ([]dir
 }
 
 // Entries implements directory.Store.
-func (s *Store) Entries(ctx context.Context, b int, n int) ([]directory.Entry, error) {
+func (s *Store) Entries(ctx context.Context, b int, n int) (list []directory.Entry, err error) {
 	if n < 1 {
 		return nil, nil
 	}
 	ctx, cancel := bounded(ctx, opTimeout)
 	defer cancel()
+	begun := s.clocks.now()
+	list, err = s.entries(ctx, b, n)
+	s.observe("entries", begun, err)
+	return list, err
+}
+
+func (s *Store) entries(ctx context.Context, b int, n int) ([]directory.Entry, error) {
 	sv, err := s.topo.node(ctx, b)
 	if err != nil {
 		return nil, err
