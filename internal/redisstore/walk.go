@@ -9,9 +9,9 @@ import (
 	"pinboard/internal/directory"
 )
 
-// walkMost bounds the keys of the server that one step of Walk looks at (about
-// half a millisecond of the server's time).
-const walkMost = 4000
+// walkMost bounds the keys of the server that one step of Walk looks at (a few
+// tenths of a millisecond of its time, which hits wait for).
+const walkMost = 1000
 
 // Walk implements directory.Store by SCAN in bounded steps. The cursor carries
 // the server it belongs to; on another one the walk begins again, so that rows
