@@ -12,6 +12,7 @@ from constants import LEASE
 from load import Load
 
 SECONDS = float(os.environ.get("INTEROP_CHAOS_SECONDS", "40"))
+FIRST_SEED = int(os.environ.get("INTEROP_CHAOS_SEED", "0"))
 
 
 class Chaos:
@@ -105,7 +106,7 @@ class Chaos:
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(FIRST_SEED, FIRST_SEED + 6))
 def test_chaos_makes_no_second_owner(cluster, seed, record_property):
     cluster.start("redis", nodes=2, workers=("w1", "w2", "w3"))
     placed = cluster.place(12)

@@ -74,7 +74,7 @@ def test_a_store_that_stands_still_for_longer_than_a_lease(cluster):
         began = time.monotonic()
         reply = cluster.client.request("GET", f"{next(iter(placed))}/value", node=node)
         assert (reply.status_code, "Retry-After" in reply.headers) == (503, True)
-        assert time.monotonic() - began < 2.5
+        assert time.monotonic() - began < 5, "it should fail fast"
         assert cluster.client.request("GET", "/healthz", node=node).status_code == 200
     cluster.redis.resume()
     for address, before in placed.items():
