@@ -117,6 +117,9 @@ func (c *checker) ended(in *Instance) {
 
 // look checks that no id has two live owners.
 func (c *checker) look() {
+	if len(c.violations) > 0 {
+		return
+	}
 	for _, k := range c.shared {
 		var live []*Instance
 		for _, in := range c.holders[k] {

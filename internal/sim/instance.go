@@ -61,7 +61,7 @@ func (p *Proc) handle(h hit) string {
 	in.served = true
 	in.busy++
 	in.built.await(0)
-	defer func() { in.busy--; in.used = p.w.Now }()
+	defer func() { in.busy--; p.settled(in) }()
 	p.w.check.write(in)
 	p.w.Sleep(h.busy)
 	if in.closing {
@@ -144,7 +144,7 @@ func (p *Proc) close(in *Instance, releasing bool) {
 	p.w.Go(&p.Host, func() {
 		in.built.await(0)
 		p.w.Sleep(p.w.between("close", p.Close, p.Close*2))
-		persisted := p.w.check.write(in)
+		persisted := !p.lossy && p.w.check.write(in)
 		in.live = false
 		p.w.check.ended(in)
 		p.w.note("%s: has closed %s", p.Name, in.key.ID)
@@ -180,5 +180,14 @@ func (p *Proc) emit(in *Instance, h hit) {
 	h.flow.open = false
 	in.streams--
 	in.busy--
+	p.settled(in)
+}
+
+// settled: an instance that is winding down goes as soon as nothing but
+// streams is left of its work.
+func (p *Proc) settled(in *Instance) {
 	in.used = p.w.Now
+	if (in.deadline != 0 || p.draining || p.srvDrain) && in.busy == in.streams {
+		p.close(in, true)
+	}
 }

@@ -28,6 +28,9 @@ type Node struct {
 // boot starts the node of that number, as a new process.
 func (w *World) boot(i int) *Node {
 	n := &Node{Host: Host{Name: fmt.Sprint("n", i+1), loop: w.Loop}, w: w, at: i, lease: w.Lease, since: w.Now}
+	if w.Mixed && i > 0 {
+		n.lease = w.Lease * time.Duration(6+i) / 10 // in the middle of a roll
+	}
 	if old := w.nodes[i]; old != nil {
 		n.boots, n.lease = old.boots+1, old.lease
 	}
@@ -50,7 +53,7 @@ func (w *World) boot(i int) *Node {
 func (n *Node) configure() {
 	w := n.w
 	seed := w.Seed ^ uint64(n.at+1)<<32 ^ uint64(n.boots+1)<<48
-	n.dir = directory.New(directory.Options{Store: n.conn, Lease: n.lease, Lag: w.Lag, Hostnames: w.Hostnames,
+	n.dir = directory.New(directory.Options{Store: n.conn, Lease: n.lease, Slack: w.Slack, Lag: w.Lag, Hostnames: w.Hostnames,
 		PlaceLimit: w.PlaceLimit, Node: n.Name, Now: w.time, Rand: rand.NewPCG(seed, 7), Secrets: w.secret,
 		Fan: w.Fan, OldNow: n.conn.oldNow, Within: w.within, Connect: n.connect,
 		Go: func(f func()) { w.Go(&n.Host, f) }})

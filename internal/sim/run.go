@@ -3,6 +3,7 @@ package sim
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"pinboard/internal/directory"
@@ -36,7 +37,8 @@ func PlanOf(seed uint64) []Fault {
 func setupOf(seed uint64) Setup {
 	r := rand.New(rand.NewPCG(seed, 5))
 	s := Setup{Seed: seed, Nodes: 1 + r.IntN(3), Buckets: 1 + r.IntN(4), Hostnames: r.IntN(4) == 0,
-		Lease: time.Duration(8+r.IntN(8)) * time.Second, PlaceLimit: int64(10 + r.IntN(60))}
+		Lease: time.Duration(8+r.IntN(8)) * time.Second, PlaceLimit: int64(10 + r.IntN(60)), Slack: time.Second}
+	s.Mixed = r.IntN(4) == 0
 	if r.IntN(3) == 0 {
 		s.Lag = 4 * time.Second
 	}
@@ -61,7 +63,7 @@ func Run(seed uint64, plan []Fault, keep bool) (res Result) {
 	defer func() {
 		res.Sum, res.Violations, res.Lines = w.trace.sum.Sum64(), w.check.violations, w.trace.lines
 	}()
-	w.populate()
+	w.populate(forgets(plan))
 	w.inflict(plan)
 	w.load(&res.Served)
 	w.snapshots()
@@ -75,8 +77,17 @@ func Run(seed uint64, plan []Fault, keep bool) (res Result) {
 
 func (w *World) broken() bool { return len(w.check.violations) > 0 }
 
-// populate starts the first workers.
-func (w *World) populate() {
+// forgets reports faults that lose rows of the store.
+func forgets(plan []Fault) bool {
+	return slices.ContainsFunc(plan, func(f Fault) bool {
+		return slices.Contains([]string{"wipe", "restart empty", "restore", "failover", "split"}, f.Kind)
+	})
+}
+
+// populate starts the first workers. Clients that look at the audience some
+// time before the rest may start an instance that nobody has heard of, if its
+// row is lost meanwhile (docs/guarantees.md).
+func (w *World) populate(forgets bool) {
 	r := w.rand("workers")
 	for i := range 2 + r.IntN(3) {
 		k := Today
@@ -86,7 +97,7 @@ func (w *World) populate() {
 		k.Drain = time.Duration(5+r.IntN(25)) * time.Second
 		k.KeepRows = r.IntN(6) == 0
 		if r.IntN(4) == 0 { // 0.14
-			k.Acks, k.Lags = false, r.IntN(2) == 0
+			k.Acks, k.Lags = false, r.IntN(2) == 0 && !forgets
 		}
 		if w.Hostnames {
 			k.Hostname, k.Env = w.hosts()[i%2], "blue"
@@ -129,7 +140,11 @@ func (w *World) ask(n *Node, q Ask, patience time.Duration) Outcome {
 	}
 	r := newReply[Outcome](w.Loop)
 	w.Go(&n.Host, func() { r.say(n.Serve(q)) })
-	o, ok := r.await(patience)
+	var o Outcome
+	ok := false
+	for end := w.Now + patience; !ok && w.Now < end && !n.dead; {
+		o, ok = r.await(time.Second)
+	}
 	if !ok {
 		o.Text = "no answer"
 	}

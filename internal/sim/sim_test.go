@@ -12,6 +12,7 @@ import (
 var (
 	seeds = flag.Int("sim.seeds", 200, "seeds to run (also SIM_SEEDS)")
 	first = flag.Uint64("sim.first", 1, "first seed")
+	raw   = flag.Bool("sim.noshrink", false, "do not shrink failing seeds")
 	one   = flag.Uint64("sim.seed", 0, "run this seed alone and print its trace")
 )
 
@@ -61,6 +62,9 @@ func TestSeeds(t *testing.T) {
 // report prints a failing seed, its smallest plan and the trace of that.
 func report(t *testing.T, seed uint64, r *Result) {
 	t.Errorf("seed %d: %v (replay: go test ./internal/sim -run TestSeeds -sim.seed=%d)", seed, r.Violations, seed)
+	if *raw {
+		return
+	}
 	small := Shrink(seed, r.Plan)
 	var b strings.Builder
 	for _, f := range small.Plan {

@@ -33,6 +33,7 @@ type Server struct {
 	drop   int         // commands to fail before they do anything
 
 	loseWrites, failWrites int           // the same for commits alone; for stories
+	passWrites             int           // commits that pass before those that fail
 	delay                  time.Duration // of every command
 }
 
@@ -45,6 +46,12 @@ func (w *World) newServer(im *memstore.Image, offset time.Duration) *Server {
 		s.mem.Restart(s.run, im)
 	}
 	return s
+}
+
+// name gives the server the identity of one that was there before.
+func (s *Server) name(run string) {
+	s.run = run
+	s.mem.Restart(run, s.mem.Image())
 }
 
 func (s *Server) clock() Micros { return s.w.time().Add(s.offset).UnixMicro() }
@@ -165,6 +172,8 @@ func (c *conn) send(ctx context.Context, b int, write bool, do func(*Server) ver
 				s.drop--
 				r.say(verdict{err: errAway})
 				return
+			case write && s.passWrites > 0:
+				s.passWrites--
 			case write && s.failWrites > 0:
 				s.failWrites--
 				r.say(verdict{err: errAway})

@@ -54,6 +54,8 @@ func (s *Story) Do(line string) string {
 		s.rows()
 	case "sessions":
 		s.sessions()
+	case "streams":
+		s.streams()
 	case "listens":
 		s.w.listen[args.word(0)] = s.procs[args.word(1)]
 	default:
@@ -127,7 +129,7 @@ func (w words) text(name, otherwise string) string {
 func (s *Story) cluster(a words) {
 	s.procs = map[string]*Proc{}
 	s.w = NewWorld(Setup{Seed: 1, Still: true, Nodes: a.num("nodes", 1), Buckets: a.num("buckets", 1), Lease: a.span("lease", 15*time.Second),
-		Lag: a.span("lag", 0), Hostnames: a.has("hostnames"), PlaceLimit: int64(a.num("limit", 0))})
+		Lag: a.span("lag", 0), Slack: a.span("slack", 0), Hostnames: a.has("hostnames"), PlaceLimit: int64(a.num("limit", 0))})
 	for i, v := range strings.Split(a.text("leases", ""), ",") {
 		if v != "" {
 			n := s.w.nodes[i]
@@ -169,6 +171,7 @@ func (s *Story) worker(a words) {
 		p.client = other.client // another process that claims the same clientId
 	}
 	s.procs[name] = p
+	p.hops = len(s.w.nodes) - 1 // the first call goes to n1
 	p.quiet = a.has("byhand")
 	if !a.has("silent") {
 		p.Start()
@@ -230,6 +233,8 @@ func (s *Story) set(a words) {
 	p := s.procs[a.word(0)]
 	p.Close, p.Build, p.Idle = a.span("close", p.Close), a.span("build", p.Build), a.span("idle", p.Idle)
 	p.quiet = (p.quiet || a.has("byhand")) && !a.has("itself")
+	p.lossy, p.slack = a.has("loses-writes"), a.has("restates-late")
+	p.lease.Buffer = a.span("buffer", p.lease.Buffer)
 }
 
 func (s *Story) store(a words) {
@@ -242,6 +247,10 @@ func (s *Story) store(a words) {
 		s.saved = srv.mem.Image()
 	case "restart":
 		w.Replace(srv.mem.Image(), srv.offset+a.span("skew", 0))
+	case "return": // of the first server, with what its replica has by now
+		w.Replace(srv.mem.Image(), srv.offset)
+		w.server.name("run1")
+		s.say("it is run1 again")
 	case "empty":
 		w.Replace(nil, srv.offset)
 	case "restore":
@@ -261,7 +270,7 @@ func (s *Story) store(a words) {
 	case "lose":
 		srv.loseWrites += num()
 	case "fail":
-		srv.failWrites += num()
+		srv.failWrites, srv.passWrites = num(), a.num("after", 0)
 	case "slow":
 		srv.delay = a.duration(1)
 	default:
@@ -327,15 +336,23 @@ func (s *Story) inNode(n *Node, f func()) {
 // call makes a worker call a node by hand, outside its own loop.
 func (s *Story) call(verb string, a words) {
 	p, n := s.procs[a.word(0)], s.node(a.word(1))
+	p.hops = n.at + len(s.w.nodes) - 1 // calls that follow from this one go there first
+	p.deaf = a.has("lost")
+	defer func() { p.deaf = false }()
 	session := p.session
 	if a.has("last") {
-		session = p.prev
+		session = p.last
 	}
 	r := newReply[bool](s.w.Loop)
 	s.w.Go(&p.Host, func() {
 		defer r.say(true)
 		switch verb {
 		case "beat":
+			if a.has("last") {
+				got := p.call(n, nil, func() answer { return n.beat(directory.Beat{Session: p.last, Owner: owner}, p.pair) })
+				s.say("%s", got.text())
+				return
+			}
 			if got := p.BeatAt(n); got.err == nil && !got.unset {
 				s.say("%5.1f %s: renewed for %v", s.w.Now.Seconds(), p.Name, got.grant.ExpiresIn)
 			}
@@ -343,14 +360,14 @@ func (s *Story) call(verb string, a words) {
 			p.lose()
 			p.register()
 		case "deregister":
-			s.say("%s", p.call(n, func() answer { return answer{err: n.deregister(session)} }).text())
+			s.say("%s", p.call(n, nil, func() answer { return answer{err: n.deregister(session)} }).text())
 		case "release":
 			item := directory.Release{Session: session, Namespace: "/t", ID: a.word(2)}
 			if e := a.text("epoch", ""); e != "" {
 				item.HasEpoch, item.Epoch = true, s.epoch(p.key("/t", item.ID), e)
 			}
 			freed := 0
-			p.call(n, func() answer {
+			p.call(n, nil, func() answer {
 				var err error
 				freed, err = n.dir.Release(context.Background(), owner, []directory.Release{item})
 				return answer{err: err}
@@ -451,5 +468,19 @@ func (s *Story) sessions() {
 	slices.Sort(lines)
 	for _, l := range lines {
 		s.say("%s", l)
+	}
+}
+
+// streams tells which streams are open, and through which node.
+func (s *Story) streams() {
+	for _, n := range s.w.nodes {
+		for _, f := range n.flows {
+			if f.open {
+				s.say("%s: %s from %s", n.Name, f.watch.Key.ID, f.p.Name)
+			}
+		}
+	}
+	if s.out.Len() == 0 {
+		s.say("no streams")
 	}
 }

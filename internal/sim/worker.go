@@ -60,7 +60,12 @@ type Proc struct {
 	deferred  time.Duration // Retry-After, 0 none
 	super     bool
 	leaving   bool
-	quiet     bool // a story beats by hand
+	quiet     bool                  // a story beats by hand
+	script    func(body any) answer // a script answers all calls
+	slack     bool                  // a story delays what a restate order makes it do
+	lossy     bool                  // a story makes the last write of a close fail
+	deaf      bool                  // a story loses the answers to its calls
+	last      string                // session before this one
 	instances map[directory.Key]*Instance
 	queue     []directory.Release
 	flushing  bool
@@ -193,7 +198,7 @@ func (p *Proc) register() {
 		reg.PrevSession = ""
 	}
 	n, pair := p.node(), p.pair
-	a := p.call(n, func() answer { return n.register(reg, pair) })
+	a := p.call(n, reg, func() answer { return n.register(reg, pair) })
 	wait, isWait := a.err.(directory.Wait)
 	switch {
 	case a.unset || a.err != nil:
@@ -234,6 +239,7 @@ func (p *Proc) held() []*Instance {
 // accept takes a session: duplicates are quit before the lease is renewed.
 func (p *Proc) accept(g directory.Grant, sent time.Duration) {
 	p.fails = 0
+	p.last = p.prev
 	p.session, p.prev, p.acks = g.Session, "", nil
 	var quit []string
 	for _, d := range g.Duplicates {
@@ -279,7 +285,7 @@ func (p *Proc) BeatAt(n *Node) answer {
 	slices.Sort(acks)
 	beat := directory.Beat{Session: p.session, Owner: owner, Headroom: 100 - float64(len(p.instances)), Draining: p.draining, Acks: acks, HasAcks: len(acks) > 0}
 	pair := p.pair
-	a := p.call(n, func() answer { return n.beat(beat, pair) })
+	a := p.call(n, beat, func() answer { return n.beat(beat, pair) })
 	if beat.Session != p.session {
 		return a // a story beat by hand while the loop registered
 	}
@@ -304,7 +310,9 @@ func (p *Proc) BeatAt(n *Node) answer {
 	case directory.Reregister:
 		p.w.note("%s: told to register again (%s)", p.Name, err.Reason)
 		p.lose()
-		p.register()
+		if !p.slack {
+			p.register()
+		}
 	default:
 		p.w.note("%s: not renewed (%s)", p.Name, a.text())
 	}
@@ -313,7 +321,9 @@ func (p *Proc) BeatAt(n *Node) answer {
 
 // lose is what a client does without its session.
 func (p *Proc) lose() {
-	p.prev, p.session = p.session, ""
+	if p.session != "" {
+		p.prev, p.session = p.session, ""
+	}
 	if !p.Keeps {
 		p.abortAll()
 	}
@@ -407,7 +417,7 @@ func (p *Proc) Leave() {
 			p.w.Sleep(200 * time.Millisecond)
 		}
 		if s := p.session; s != "" {
-			p.retry(func(n *Node) error { return n.deregister(s) })
+			p.retry(s, func(n *Node) error { return n.deregister(s) })
 		}
 		p.w.At(0, p.Crash)
 	})
@@ -445,9 +455,12 @@ func (p *Proc) sweep() {
 }
 
 // call is a request to the registry.
-func (p *Proc) call(n *Node, handle func() answer) answer {
+func (p *Proc) call(n *Node, body any, handle func() answer) answer {
+	if p.script != nil {
+		return p.script(body)
+	}
 	a, ok := call(p.w, p.Name, n.Name, &n.Host, patience, handle)
-	a.unset = !ok
+	a.unset = !ok || p.deaf
 	return a
 }
 
@@ -483,7 +496,7 @@ func (p *Proc) flush() *reply[bool] {
 		for i := range batch {
 			batch[i].Session = p.session
 		}
-		p.retry(func(n *Node) error { return n.release(batch) })
+		p.retry(batch, func(n *Node) error { return n.release(batch) })
 		p.flushing = false
 		done.say(true)
 	})
@@ -491,10 +504,10 @@ func (p *Proc) flush() *reply[bool] {
 }
 
 // retry makes a call at most three times.
-func (p *Proc) retry(do func(*Node) error) {
+func (p *Proc) retry(body any, do func(*Node) error) {
 	for i := range 3 {
 		n := p.node()
-		if a := p.call(n, func() answer { return answer{err: do(n)} }); !a.unset && a.err == nil {
+		if a := p.call(n, body, func() answer { return answer{err: do(n)} }); !a.unset && a.err == nil {
 			return
 		}
 		p.w.Sleep(200 * time.Millisecond << i)

@@ -20,6 +20,8 @@ type Setup struct {
 	Nodes      int
 	Buckets    int
 	Lease      time.Duration
+	Mixed      bool          // nodes grant different leases, Lease the longest
+	Slack      time.Duration // of leases in the store (G4)
 	Lag        time.Duration // added to cold starts (G3)
 	Hostnames  bool
 	PlaceLimit int64
