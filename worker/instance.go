@@ -180,7 +180,7 @@ func (h *Handler) settleLocked(in *Instance) {
 	case winding && busy == 0 && !in.began.IsZero():
 		due = now
 	case busy+in.streams == 0 && !in.began.IsZero():
-		due = earliest(due, in.left.Add(in.class.Idle))
+		due = in.left.Add(in.class.Idle)
 	}
 	switch {
 	case due.IsZero():

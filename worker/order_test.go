@@ -239,6 +239,66 @@ func TestRunEnds(t *testing.T) {
 	})
 }
 
+// A release that is still being tried goes out before the deregistration.
+func TestReleasesBeforeTheDeregistration(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g, d := newRegistry(t, 15*time.Second), newDiary()
+		h := g.newWorker("w1", d.class())
+		stop := start(t, h)
+		g.get("/t/a")
+		g.fail("release", fault{before: 6 * time.Second}, fault{before: 4 * time.Second})
+		stop()
+		last := g.calls[len(g.calls)-1]
+		if at := last.at.Sub(d.begin); last.path != "deregister" || at != 9200*time.Millisecond {
+			t.Errorf("%s at %v", last.path, at)
+		}
+	})
+}
+
+// An order that comes while Open still runs is carried out although Open
+// fails: the id is given back.
+func TestOrderDuringAFailingOpen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newRegistry(t, 15*time.Second)
+		h := g.newWorker("w1", Class{Open: func(in *Instance) (http.Handler, error) {
+			<-in.Context().Done()
+			return nil, context.Cause(in.Context())
+		}})
+		stop := start(t, h)
+		go g.get("/t/a")
+		synctest.Wait()
+		g.send(order("a", 1))
+		time.Sleep(5 * time.Second)
+		if len(g.owned()) != 0 {
+			t.Errorf("rows %v", g.owned())
+		}
+		stop()
+	})
+}
+
+// Hooks run one by one, the last added first, each although another failed or
+// panicked.
+func TestHooks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g, d := newRegistry(t, 15*time.Second), newDiary()
+		h := g.newWorker("w1", Class{Open: func(in *Instance) (http.Handler, error) {
+			in.OnClose(func(context.Context) error { d.note("first"); return nil })
+			in.OnClose(func(context.Context) error { d.note("second"); return errors.New("disk") })
+			in.OnClose(func(context.Context) error { d.note("third"); panic("x") })
+			return http.NotFoundHandler(), nil
+		}})
+		stop := start(t, h)
+		g.get("/t/a")
+		h.quit(held(h))
+		synctest.Wait()
+		d.want(t, "0 third", "0 second", "0 first")
+		if len(g.sent("release")) != 0 {
+			t.Error("given back although not kept")
+		}
+		stop()
+	})
+}
+
 // Code that does not stop keeps its id: no release, no deregistration, no
 // renewal. The lease decides.
 func TestStragglers(t *testing.T) {

@@ -383,6 +383,43 @@ func TestSuperseded(t *testing.T) {
 	})
 }
 
+// From the moment it is superseded a worker lets nobody in.
+func TestSupersededServesNobody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newRegistry(t, 15*time.Second)
+		h := g.newWorker("w1", Class{Open: func(in *Instance) (http.Handler, error) {
+			in.OnClose(func(context.Context) error { time.Sleep(2 * time.Second); return nil })
+			return http.NotFoundHandler(), nil
+		}})
+		stop := start(t, h)
+		g.get("/t/a")
+		g.fail("heartbeat", fault{status: 409, body: `{"superseded":true}`})
+		time.Sleep(4 * time.Second)
+		for _, id := range []string{"a", "b"} {
+			r, _ := http.NewRequest("GET", "/t/"+id, nil)
+			expect(t, id, serve(h, stamp(r, h.session.secret, "s1", 2000)), 403, "invalid attestation")
+		}
+		stop()
+	})
+}
+
+// A Pinboard that takes no releases costs bounded memory.
+func TestUnsentReleasesAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newRegistry(t, 15*time.Second)
+		h := g.newWorker("w1", Class{Open: func(*Instance) (http.Handler, error) { return nil, nil }})
+		r := &h.session.releases
+		for i := range maxUnsent + 5 {
+			go r.add(key{"/t", fmt.Sprint(i)}, 1)
+		}
+		time.Sleep(releaseWait)
+		synctest.Wait()
+		if len(r.waiting) != maxUnsent {
+			t.Errorf("%d wait", len(r.waiting))
+		}
+	})
+}
+
 // held is everything in a worker's tables, as duplicates are named.
 func held(h *Handler) (all []api.Instance) {
 	for ns, ids := range h.held() {
