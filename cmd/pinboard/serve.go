@@ -36,6 +36,7 @@ func (c *serveCmd) Run(ctx context.Context, e env) error {
 }
 
 func (c *Config) serve(ctx context.Context, tokens *passport.Source, log *slog.Logger) error {
+	signal.Ignore(syscall.SIGPIPE) // a log collector that died must not take the node with it
 	c.warn(log)
 	listener, err := net.Listen("tcp", net.JoinHostPort(c.Host, strconv.Itoa(c.Port)))
 	if err != nil {

@@ -5,6 +5,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -100,6 +101,38 @@ func TestWarnings(t *testing.T) {
 	p.exit()
 	if log := p.log(); log != "" {
 		t.Errorf("LOG_LEVEL=error logs %s", log)
+	}
+}
+
+// A log collector that dies does not take the node with it.
+func TestLogsAreNoLifeline(t *testing.T) {
+	t.Parallel()
+	collector, stdout, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	port := freePort(t)
+	cmd := exec.Command("pinboard", "serve")
+	cmd.Env = []string{"PORT=" + port, "PINBOARD_HOST=127.0.0.1", "PINBOARD_TOKEN=" + secret, "LOG_LEVEL=debug", "PINBOARD_SHUTDOWN_NOTICE_MS=0"}
+	cmd.Stdout = stdout
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer cmd.Process.Kill()
+	stdout.Close()
+	collector.Close()
+	answers := 0
+	for end := time.Now().Add(patience); answers < 5 && time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+		if status, _ := (&process{url: "http://127.0.0.1:" + port}).get("/readyz"); status == 200 {
+			answers++
+		}
+	}
+	if answers < 5 {
+		t.Fatal("the node does not answer without its log")
+	}
+	cmd.Process.Signal(syscall.SIGTERM)
+	if err := cmd.Wait(); err != nil {
+		t.Error(err)
 	}
 }
 
