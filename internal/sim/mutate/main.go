@@ -38,7 +38,7 @@ type suite struct {
 var suites = []suite{
 	{"story", []string{"-run", "TestStories", "./internal/sim"}},
 	{"test", []string{"./internal/directory/...", "./internal/memstore"}},
-	{"seeds", []string{"-run", "TestSeeds$", "./internal/sim", "-sim.seeds=600", "-sim.noshrink"}},
+	{"seeds", []string{"-run", "TestSeeds$", "./internal/sim", "-sim.seeds=400", "-sim.noshrink"}},
 	{"redis", []string{"./internal/redisstore"}},
 }
 
