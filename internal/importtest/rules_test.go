@@ -37,6 +37,7 @@ var rules = map[string]rule{
 		"internal/metrics", "internal/server"}, "wiring"},
 
 	"internal/sim":        {[]string{".", "internal/directory", "internal/memstore", "internal/pick"}, "the rules under one fake clock"},
+	"internal/sim/mutate": {nil, "builds the rules with faults in them; runs tests, imports none"},
 	"internal/sim/mutate": {nil, "breaks rules on purpose and runs the tests that must notice"},
 	"internal/importtest": {nil, "reads source files"},
 	"internal/rawtest":    {nil, "a second opinion on the wire shares no line with what it judges"},
