@@ -3,5 +3,7 @@
 set -eu
 cd "$(dirname "$0")/.."
 bench/setup.sh
+# 5,000 idle connections are 10,000 descriptors of a proxy; programs inherit the soft limit.
+ulimit -n "$(ulimit -Hn)"
 go build -o bin/bench ./bench
 exec bin/bench "$@"

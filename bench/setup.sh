@@ -25,7 +25,15 @@ if [ -n "$missing" ]; then
   DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends $missing
 fi
 
-[ -d peers/node/node_modules/undici ] && [ -d peers/node/node_modules/ioredis ] ||
+if ! node -e 'process.exit(parseInt(process.versions.node) < 20 ? 1 : 0)'; then
+  echo "the Node peer needs node 20 or later; here is $(node --version)" >&2
+  exit 1
+fi
+[ -d peers/node/node_modules/undici ] && if ! node -e 'process.exit(parseInt(process.versions.node) < 20 ? 1 : 0)'; then
+  echo "the Node peer needs node 20 or later; here is $(node --version)" >&2
+  exit 1
+fi
+[ -d peers/node/node_modules/ioredis ] ||
   (cd peers/node && npm install --no-package-lock --no-audit --no-fund --omit=dev)
 
 if [ "${1:-}" = --caddy ] && ! command -v caddy >/dev/null; then
