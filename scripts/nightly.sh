@@ -13,5 +13,9 @@ for package in $(grep -rls --include='*_test.go' 'func Fuzz' . | xargs -r -n1 di
 done
 echo "== long tests"
 PINBOARD_NIGHTLY=1 go test -race -skip Alloc -count 1 -p 1 -timeout 3h ./...
+echo "== simulation"
+go test ./internal/sim -run 'TestSeeds$' -count 1 -timeout 3h -v -sim.seeds=10000
+echo "== faults put into the rules: each must be noticed"
+go run ./internal/sim/mutate
 echo "== every client release"
 .cache/venv/bin/python -m pytest -q -n 6 -m nightly interop

@@ -265,19 +265,26 @@ func (w *World) rowText(id string) (text string) {
 
 // Shrink drops faults from a failing plan for as long as it still fails.
 func Shrink(seed uint64, plan []Fault) Result {
-	best := Run(seed, plan, false)
-	for size := max(1, len(best.Plan)/2); ; size = max(1, size/2) {
-		for i := 0; i < len(best.Plan); {
-			less := append(append([]Fault(nil), best.Plan[:i]...), best.Plan[min(i+size, len(best.Plan)):]...)
-			if r := Run(seed, less, false); r.Failed() {
-				best = r
+	small := shrink(plan, func(p []Fault) bool {
+		r := Run(seed, p, false)
+		return r.Failed()
+	})
+	return Run(seed, small, true)
+}
+
+// shrink tries to do without halves, quarters and at last single items.
+func shrink[T any](list []T, fails func([]T) bool) []T {
+	for size := max(1, len(list)/2); ; size /= 2 {
+		for i := 0; i < len(list); {
+			less := append(slices.Clone(list[:i]), list[min(i+size, len(list)):]...)
+			if fails(less) {
+				list = less
 			} else {
 				i += size
 			}
 		}
-		if size == 1 {
-			break
+		if size <= 1 {
+			return list
 		}
 	}
-	return Run(seed, best.Plan, true)
 }

@@ -4,9 +4,14 @@ import (
 	"flag"
 	"os"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
+	"time"
+
+	"pinboard"
+	"pinboard/internal/directory"
 )
 
 var (
@@ -88,5 +93,63 @@ func TestSeedsReplay(t *testing.T) {
 			}
 			t.Fatalf("seed %d: %x and %x", seed, a.Sum, b.Sum)
 		}
+	}
+}
+
+// TestShrink: what a failure does not need is dropped.
+func TestShrink(t *testing.T) {
+	list := make([]int, 40)
+	for i := range list {
+		list[i] = i
+	}
+	got := shrink(list, func(l []int) bool { return slices.Contains(l, 7) && slices.Contains(l, 8) && slices.Contains(l, 31) })
+	if !slices.Equal(got, []int{7, 8, 31}) {
+		t.Errorf("shrinks to %v", got)
+	}
+}
+
+// TestTheCheckerSees: broken promises are seen, so that silence means something.
+func TestTheCheckerSees(t *testing.T) {
+	k := directory.Key{Env: directory.World, Namespace: "/t", ID: "a"}
+	for name, c := range map[string]struct {
+		say string
+		do  func(w *World, a, b *Proc)
+	}{
+		"two owners": {"two live owners", func(w *World, a, b *Proc) {
+			a.activate(hit{key: k, epoch: 1})
+			b.activate(hit{key: k, epoch: 2})
+		}},
+		"old memory": {"rule R", func(w *World, a, b *Proc) {
+			in := a.activate(hit{key: k, epoch: 1})
+			w.check.minted[k] = []placed{{1, directory.ProcessOf(a.client, a.secret)}, {2, directory.ProcessOf(b.client, b.secret)}}
+			w.check.adopts(in, 3)
+		}},
+		"epochs": {"does not grow", func(w *World, a, b *Proc) {
+			row := &directory.Row{Kind: directory.Placed}
+			for _, e := range []pinboard.Epoch{5, 5} {
+				w.check.committed(w.server, 0, &directory.Writes{Rows: map[directory.Key]*directory.Row{k: row}, Minted: []*directory.Mint{{Key: k, Epoch: e}}})
+			}
+		}},
+		"lost update": {"overwrites", func(w *World, a, b *Proc) {
+			in := a.activate(hit{key: k, epoch: 1})
+			w.check.of(k).version++
+			w.check.write(in)
+		}},
+		"stale stream": {"passes on bytes", func(w *World, a, b *Proc) {
+			in := a.activate(hit{key: k, epoch: 1})
+			in.lapsed = true
+			b.activate(hit{key: k, epoch: 2})
+			w.check.passes(&flow{n: w.nodes[0], p: a}, in)
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := NewWorld(Setup{Seed: 1, Still: true, Nodes: 1, Buckets: 1, Lease: 15 * time.Second})
+			defer w.Close()
+			c.do(w, w.Spawn("w1", "http://w1", Today), w.Spawn("w2", "http://w2", Today))
+			w.check.look()
+			if got := strings.Join(w.check.violations, "; "); !strings.Contains(got, c.say) {
+				t.Errorf("the checker says %q", got)
+			}
+		})
 	}
 }
