@@ -91,7 +91,7 @@ func (h *Handler) outgoing(req *http.Request) (*http.Request, error) {
 	}
 	u, err := url.Parse(target)
 	if err != nil || !strings.HasPrefix(req.URL.Path, "/") {
-		return nil, fmt.Errorf("worker: call to %q: want /<namespace>/<id>/...", req.URL.Path)
+		return nil, fmt.Errorf("worker: call to %q: want /<namespace>/<id> and a rest", req.URL.Path)
 	}
 	out := req.Clone(req.Context())
 	out.URL, out.Host, out.RequestURI = u, u.Host, ""

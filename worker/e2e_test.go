@@ -281,7 +281,7 @@ func instance(name string, in *worker.Instance) http.Handler {
 		req, _ := http.NewRequestWithContext(r.Context(), "GET", "/t/"+r.PathValue("id"), nil)
 		res, err := in.Call(req)
 		if err != nil {
-			http.Error(rw, err.Error(), 502)
+			http.Error(rw, err.Error(), http.StatusBadGateway)
 			return
 		}
 		defer res.Body.Close()

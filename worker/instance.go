@@ -2,6 +2,7 @@ package worker
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -144,7 +145,7 @@ func (in *Instance) tryOpen() (handler http.Handler, err error) {
 	}()
 	handler, err = in.class.Open(in)
 	if err == nil && handler == nil {
-		err = fmt.Errorf("Open returned no handler")
+		err = errors.New("no handler from Open")
 	}
 	return handler, err
 }

@@ -47,10 +47,6 @@ func TestOwnErrors(t *testing.T) {
 	}
 }
 
-func itoa(n int) string {
-	return string([]byte{byte('0' + n/100), byte('0' + n/10%10), byte('0' + n%10)})
-}
-
 func TestRetryHintsAreJittered(t *testing.T) {
 	w := newWorld(t)
 	w.dir.resolve = func(int, directory.Request) (directory.Placement, error) {
