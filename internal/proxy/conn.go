@@ -308,10 +308,15 @@ func (c *conn) heard() {
 	c.mu.Unlock()
 }
 
-// uploaded notes that the request is complete.
+// uploaded notes that the request is complete: from now on the worker's head
+// is due.
 func (c *conn) uploaded() {
 	c.mu.Lock()
 	c.sent = true
+	if timeout := c.p.cfg.ResponseTimeout; c.phase == awaiting && timeout > 0 {
+		c.headBy = c.p.cfg.Now().Add(timeout)
+		c.p.sweeper.before(c.headBy)
+	}
 	if c.fin && c.up != nil && c.why == uncut {
 		c.finLocked()
 	}

@@ -137,6 +137,7 @@ func TestUserTimeoutHoldsUntilTheHeadIsAcknowledged(t *testing.T) {
 	w.eventually("the timeout is lifted", func() bool { return userTimeout(t, up) == 0 })
 	gate <- struct{}{}
 	c.answer()
+	time.Sleep(proven)
 	c.send(bodyless)
 	w.eventually("it is set again for the next request", func() bool { return userTimeout(t, up) == 5000 })
 	w.eventually("and lifted", func() bool { return userTimeout(t, up) == 0 })

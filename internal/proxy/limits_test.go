@@ -135,7 +135,7 @@ func TestEarlyAnswerReachesAnUploader(t *testing.T) {
 
 func TestResponseTimeoutIs504(t *testing.T) {
 	w := newWorld(t, func(c *proxy.Config) { c.ResponseTimeout = 100 * time.Millisecond })
-	for name, request := range map[string]string{"no body": bodyless, "upload": "POST /t/a HTTP/1.1\r\nHost: h\r\nContent-Length: 9\r\n\r\n"} {
+	for name, request := range map[string]string{"no body": bodyless, "upload": chunkedBody} {
 		s, ended := sensor(t, "HTTP/1.1 103 Hints\r\n\r\n")
 		w.dir.worker = s.Worker
 		c := w.dial()
@@ -145,6 +145,20 @@ func TestResponseTimeoutIs504(t *testing.T) {
 			t.Errorf("%s: %s", name, got)
 		}
 		await(t, "the worker's side ends", ended, felt)
+	}
+}
+
+func TestSlowUploadsOutliveTheResponseTimeout(t *testing.T) {
+	w := newWorld(t, func(c *proxy.Config) { c.ResponseTimeout = 50 * time.Millisecond })
+	w.dir.worker = newScripted(t, replying(okAnswer)).Worker
+	c := w.dial()
+	c.send("POST /t/a HTTP/1.1\r\nHost: h\r\nContent-Length: 5\r\n\r\n")
+	for _, b := range "hello" {
+		time.Sleep(50 * time.Millisecond)
+		c.send(string(b))
+	}
+	if got := c.answer(); got.body != "ok" {
+		t.Errorf("client got %q", got)
 	}
 }
 

@@ -106,9 +106,10 @@ func TestTheNewestIdleConnectionIsUsedFirst(t *testing.T) {
 		}
 	})
 	w.dir.worker = s.Worker
+	w.prove()
 	first, second := w.dial(), w.dial()
 	first.send(get("/t/wait"))
-	w.eventually("delivery", func() bool { return len(s.deliveries()) == 1 })
+	w.eventually("delivery", func() bool { return len(s.deliveries()) == 3 })
 	second.send(get("/t/a"))
 	older := second.answer().body
 	close(gate)
@@ -345,6 +346,8 @@ func TestHTTPSWorkers(t *testing.T) {
 	trusted := server.Client().Transport.(*http.Transport).TLSClientConfig
 	w := newWorld(t, func(c *proxy.Config) { c.TLS = &tls.Config{RootCAs: trusted.RootCAs, ServerName: "example.com"} })
 	w.dir.worker = &directory.Worker{Session: "s", URL: server.URL}
+	w.prove()
+	deliveries = 0
 	conns := map[string]bool{}
 	c := w.dial()
 	for range 5 {

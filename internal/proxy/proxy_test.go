@@ -26,6 +26,7 @@ func TestKeepAliveReusesBothConnections(t *testing.T) {
 	w := newWorld(t)
 	s := newScripted(t, replying(okAnswer))
 	w.dir.worker = s.Worker
+	w.prove()
 	c := w.dial()
 	for i := range 20 {
 		c.send("POST /t/a HTTP/1.1\r\nHost: h\r\nContent-Length: 2\r\n\r\nhi")
@@ -36,8 +37,8 @@ func TestKeepAliveReusesBothConnections(t *testing.T) {
 	if n := s.connections(); n != 1 {
 		t.Errorf("%d upstream connections, want 1", n)
 	}
-	if n := len(s.deliveries()); n != 20 {
-		t.Errorf("%d deliveries, want 20", n)
+	if n := len(s.deliveries()); n != 22 {
+		t.Errorf("%d deliveries, want 22", n)
 	}
 }
 

@@ -30,7 +30,7 @@ func (x *exchange) deliver(ctx context.Context) (u *upstream, late bool, _ *pinb
 			u.armed = setUserTimeout(u.nc, userTimeout) == nil
 		}
 		var headBy time.Time
-		if p.cfg.ResponseTimeout > 0 {
+		if inHand && p.cfg.ResponseTimeout > 0 {
 			headBy = now.Add(p.cfg.ResponseTimeout)
 		}
 		watch := directory.Watch{Key: x.place.Key, Process: x.place.Worker.Process, Deadline: x.place.Deadline}
@@ -46,8 +46,9 @@ func (x *exchange) deliver(ctx context.Context) (u *upstream, late bool, _ *pinb
 			return x.delivered(u, inHand, err)
 		case u.reused && !errors.Is(err, os.ErrDeadlineExceeded):
 			c.detach()
-			k.foundStale(u, now)
-			if u = k.take(now.Add(-p.cfg.PoolIdle)); u == nil {
+			k.failed(u)
+			u.close()
+			if u = k.take(now, p.cfg.PoolIdle); u == nil {
 				u, refusal = x.dial(ctx, k)
 			}
 		default:
@@ -64,9 +65,6 @@ func (x *exchange) deliver(ctx context.Context) (u *upstream, late bool, _ *pinb
 // delivered goes on after the request, or its head, has been written.
 func (x *exchange) delivered(u *upstream, inHand bool, err error) (*upstream, bool, *pinboard.Refusal) {
 	x.obs.Forwards++
-	if u.reused && err == nil {
-		u.worker.foundAlive()
-	}
 	x.dropOut()
 	if !inHand {
 		x.noteOrigin()
@@ -96,6 +94,7 @@ func (x *exchange) lost(u *upstream, err error) *pinboard.Refusal {
 	if c.cause() != uncut {
 		return nil
 	}
+	u.worker.failed(u)
 	return pinboard.WorkerBroken
 }
 
@@ -180,6 +179,7 @@ const (
 // judge looks at a final head of n bytes for what never reaches a client.
 func (x *exchange) judge(u *upstream, n int) (directory.Event, *pinboard.Refusal) {
 	x.obs.Head = x.c.p.cfg.Now().Sub(x.obs.Start)
+	u.worker.served(u)
 	switch {
 	case x.res.Status == 101 && !(x.res.WebSocket && x.req.WebSocket):
 		return x.invalid(u)

@@ -104,6 +104,7 @@ func TestLargeBodiesPassBothWaysUnchanged(t *testing.T) {
 		}
 	})
 	w.dir.worker = s.Worker
+	w.prove()
 	c := w.dial()
 	for _, n := range []int{1, 3000, 5000, 32 << 10, 100_000, 3 << 20} {
 		body := strings.Repeat("0123456789abcdef", n/16+1)[:n]

@@ -19,13 +19,15 @@ import (
 // worker's idle list, never by both.
 type upstream struct {
 	socket
-	worker *worker
-	reused bool
-	idle   time.Time // when it was given back
-	tcp    net.Conn  // nc, or what its TLS runs on
-	armed  bool      // TCP_USER_TIMEOUT is set (F1)
-	start  uint64    // bytes written before the current request
-	sent   uint64    // bytes written in its whole life, what the upload wrote not counted
+	worker  *worker
+	reused  bool
+	proving bool          // taken from a worker that has yet to show that it keeps connections
+	idle    time.Time     // when it was given back
+	age     time.Duration // how long it had been idle when it was taken
+	tcp     net.Conn      // nc, or what its TLS runs on
+	armed   bool          // TCP_USER_TIMEOUT is set (F1)
+	start   uint64        // bytes written before the current request
+	sent    uint64        // bytes written in its whole life, what the upload wrote not counted
 }
 
 // acknowledged reports whether the worker's kernel has the first n bytes. TLS
@@ -70,8 +72,8 @@ type worker struct {
 	waiting  []chan struct{} // closed when its place is there
 	gone     bool            // connections are closed instead of kept
 	used     time.Time
-	stale    int       // connections in a row that the worker closed right after an answer
-	cautious time.Time // until then no connection is kept
+	keeps    bool // a connection of this worker has outlived the probation
+	breaches int  // how often it was believed to and did not
 }
 
 var errBadURL = errors.New("advertise URL cannot be dialled")
@@ -111,7 +113,7 @@ func (k *worker) enter(ctx context.Context, p *Proxy, now time.Time) (*upstream,
 	if k.active < p.cfg.WorkerMaxConns {
 		k.active++
 		k.used = now
-		u := k.pop(now.Add(-p.cfg.PoolIdle))
+		u := k.pop(now, p.cfg.PoolIdle)
 		k.mu.Unlock()
 		return u, nil
 	}
@@ -122,7 +124,7 @@ func (k *worker) enter(ctx context.Context, p *Proxy, now time.Time) (*upstream,
 	defer t.Stop()
 	select {
 	case <-place:
-		return k.take(p.cfg.Now().Add(-p.cfg.PoolIdle)), nil
+		return k.take(p.cfg.Now(), p.cfg.PoolIdle), nil
 	case <-t.C:
 	case <-ctx.Done():
 	}
@@ -162,24 +164,44 @@ func (k *worker) leaveLocked() {
 }
 
 // take pops another idle connection for an exchange that has its place.
-func (k *worker) take(since time.Time) *upstream {
+func (k *worker) take(now time.Time, limit time.Duration) *upstream {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return k.pop(since)
+	return k.pop(now, limit)
 }
 
-func (k *worker) pop(since time.Time) *upstream {
+// A worker may close each connection right after its answer without saying so;
+// a request written meanwhile is lost (FC-16). So a connection counts as kept
+// only when one has been idle for a while and still serves, and no longer once
+// one was closed young.
+const (
+	probation = 50 * time.Millisecond // doubled each time it proved too short
+	young     = 100 * time.Millisecond
+	onTrial   = 4 // idle connections held meanwhile
+
+	maxBreaches = 5 // 1.6 s
+)
+
+// pop takes the newest idle connection, or, before the worker is known to keep
+// them, the oldest one that is past the probation.
+func (k *worker) pop(now time.Time, limit time.Duration) *upstream {
 	n := len(k.idle)
 	if n == 0 {
 		return nil
 	}
-	u := k.idle[n-1]
-	if u.idle.Before(since) {
-		return nil // and so are all below it; the sweep closes them
+	i := n - 1
+	if !k.keeps {
+		i = 0
 	}
+	u := k.idle[i]
+	u.age = now.Sub(u.idle)
+	if u.age > limit || !k.keeps && u.age < probation<<k.breaches {
+		return nil // what is too old the sweep closes
+	}
+	copy(k.idle[i:], k.idle[i+1:])
 	k.idle[n-1] = nil
 	k.idle = k.idle[:n-1]
-	u.reused = true
+	u.reused, u.proving = true, !k.keeps
 	return u
 }
 
@@ -187,7 +209,7 @@ func (k *worker) pop(since time.Time) *upstream {
 func (k *worker) give(u *upstream, now time.Time, place bool) {
 	u.idle = now
 	k.mu.Lock()
-	keep := !k.gone && !now.Before(k.cautious)
+	keep := !k.gone && (k.keeps || len(k.idle) < onTrial)
 	if keep {
 		k.idle = append(k.idle, u)
 	}
@@ -200,31 +222,25 @@ func (k *worker) give(u *upstream, now time.Time, place bool) {
 	}
 }
 
-// A worker that closes each connection right after its answer without saying
-// so wins the race against the next request now and then (FC-16). After
-// suspicious closes in a row its connections are not kept for a while.
-const (
-	suspiciousAge   = 100 * time.Millisecond
-	suspiciousCount = 3
-	caution         = 10 * time.Second
-)
-
-// foundStale notes that the worker had closed u while it was idle.
-func (k *worker) foundStale(u *upstream, now time.Time) {
-	k.mu.Lock()
-	if now.Sub(u.idle) < suspiciousAge {
-		if k.stale++; k.stale >= suspiciousCount {
-			k.stale, k.cautious = 0, now.Add(caution)
-		}
+// served notes that u, kept before, has served again.
+func (k *worker) served(u *upstream) {
+	if u.proving {
+		k.mu.Lock()
+		k.keeps = true
+		k.mu.Unlock()
 	}
-	k.mu.Unlock()
-	u.close()
 }
 
-// foundAlive notes that a kept connection served again.
-func (k *worker) foundAlive() {
+// failed notes that u was closed by the worker while it was idle, or before
+// it answered.
+func (k *worker) failed(u *upstream) {
+	if !u.reused || u.age >= young {
+		return
+	}
 	k.mu.Lock()
-	k.stale = 0
+	if k.keeps {
+		k.keeps, k.breaches = false, min(k.breaches+1, maxBreaches)
+	}
 	k.mu.Unlock()
 }
 

@@ -302,6 +302,18 @@ func replying(answer string) script {
 	}
 }
 
+// proven is how long a connection must have been idle to show that its worker
+// keeps connections; before that another one is opened.
+const proven = 70 * time.Millisecond
+
+// prove shows that the worker keeps its connections; it gets two requests.
+func (w *world) prove() {
+	w.t.Helper()
+	w.ask(bodyless)
+	time.Sleep(proven)
+	w.ask(bodyless)
+}
+
 const okAnswer = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 
 func readHead(r *bufio.Reader) (string, error) {
