@@ -219,13 +219,16 @@ func (c *conn) answer(ph phase) {
 	c.mu.Unlock()
 }
 
-// detach takes the upstream back: false when somebody has interrupted it.
-func (c *conn) detach() (clean bool) {
+// detach takes the upstream back from the watchers. Whoever interrupted the
+// exchange meanwhile has left a deadline on it, which must not outlive it.
+func (c *conn) detach() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if c.up != nil && (c.fin || c.why != uncut) {
+		_ = c.up.nc.SetDeadline(time.Time{})
+	}
 	c.up, c.headBy = nil, time.Time{}
 	c.watch = directory.Watch{}
-	return c.why == uncut && !c.fin
 }
 
 // pause ends an exchange; the connection is idle.

@@ -37,7 +37,8 @@ func (x *exchange) relay(u *upstream) (keep, graceful bool) {
 	x.dropOut()
 	x.stopUpload(u, graceFor(end))
 	x.obs.End = end
-	clean := c.detach() && end == Complete && x.up.state != uploadBroken && !x.res.Close && len(u.unread()) == 0
+	c.detach()
+	clean := end == Complete && x.up.state != uploadBroken && !x.res.Close && len(u.unread()) == 0
 	if clean {
 		slot := x.slot
 		x.slot = false

@@ -243,12 +243,8 @@ func (x *exchange) settle(u *upstream, n int) {
 		return
 	}
 	u.release()
-	if x.c.detach() {
-		x.putBack(u)
-		return
-	}
-	x.leave(u.worker)
-	u.close()
+	x.c.detach()
+	x.putBack(u)
 }
 
 func (x *exchange) bodyLength() int64 {
