@@ -18,12 +18,8 @@ import (
 // process that can be stopped for real.
 const childVariable = "FIELDTEST_CHILD"
 
-// TestChildWorker is that worker: no test of its own.
-func TestChildWorker(t *testing.T) {
-	url := os.Getenv(childVariable)
-	if url == "" {
-		t.Skip("started by the trials of frozen workers")
-	}
+// childWorker is that worker: the trial itself, in another process.
+func childWorker(t *testing.T, url string) {
 	w := rawtest.NewWorker(t, func(c *rawtest.Conn) {
 		m, ok := c.Head()
 		if !ok {
@@ -68,7 +64,7 @@ type child struct {
 
 func (n *node) child() *child {
 	n.t.Helper()
-	c := &child{t: n.t, cmd: exec.Command(os.Args[0], "-test.run=^TestChildWorker$"), lines: make(chan string, 100)}
+	c := &child{t: n.t, cmd: exec.Command(os.Args[0]), lines: make(chan string, 100)}
 	c.cmd.Env = append(os.Environ(), childVariable+"="+n.url)
 	out, err := c.cmd.StdoutPipe()
 	if err != nil {

@@ -2,6 +2,7 @@ package fieldtest
 
 import (
 	"fmt"
+	"os"
 	"strings"
 	"syscall"
 	"testing"
@@ -14,6 +15,10 @@ import (
 // ends with its lease; then the id lives elsewhere, at a higher epoch; when it
 // goes on it is told to register again.
 func TestFC47TheFrozenWorker(t *testing.T) {
+	if url := os.Getenv(childVariable); url != "" {
+		childWorker(t, url)
+		return
+	}
 	t.Parallel()
 	const lease = 2 * time.Second
 	n := start(t, fmt.Sprint("PINBOARD_LEASE_TTL_MS=", lease.Milliseconds()))

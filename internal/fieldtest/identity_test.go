@@ -63,11 +63,14 @@ func TestFC33ForgedAddressesDoNotMoveAffinity(t *testing.T) {
 		n := start(t, "PINBOARD_TRUSTED_PROXIES="+trusted, "PINBOARD_BALANCE_FACTOR=1000")
 		a := n.worker(rawtest.Always(rawtest.Response(200, "ok")))
 		b := rawtest.NewWorker(t, rawtest.Always(rawtest.Response(200, "ok")))
-		b.Register(n.url, token, time.Second, "/t")
+		b.Register(n.url, token, 100*time.Millisecond, "/t")
 		time.Sleep(1500 * time.Millisecond) // the list of workers is a second old at most
 		a.skip = a.Deliveries()
 		c := n.dial()
 		for i := range 200 {
+			if i == 100 { // a preference ends with the headroom; a beat reports it anew
+				time.Sleep(time.Second)
+			}
 			c.Write(ask("GET", fmt.Sprint("/t/new", i), fields(i)...))
 			if m := c.Response("GET"); m.Status() != 200 {
 				t.Fatalf("%q", m.Raw)

@@ -3,3 +3,5 @@
 package fieldtest
 
 var raceFlags []string
+
+const raceFactor = 1
