@@ -28,8 +28,6 @@ type exchange struct {
 	caller   string    // "/ns/id", proven
 	depth    int
 	slot     bool // a place among the worker's finite exchanges is held
-	replied  bool // a final head, or a part of it, may have reached the client
-	early    int  // body bytes sent with the head
 	interim  int
 
 	up     upload

@@ -32,7 +32,6 @@ func (x *exchange) relay(u *upstream) (keep, graceful bool) {
 		x.leave(u.worker)
 		x.become(Stream)
 	}
-	x.replied = true
 	end := x.pump(u, &b, plain)
 	x.dropOut()
 	x.stopUpload(u, graceFor(end))
@@ -49,9 +48,10 @@ func (x *exchange) relay(u *upstream) (keep, graceful bool) {
 	}
 	if end != Complete {
 		if b.framing == h1.UntilClose || plain {
-			c.reset()
+			c.reset() // only a reset tells this end from a complete one
+			return false, false
 		}
-		return false, false
+		return false, end == WorkerGone
 	}
 	return !closing && x.up.state != uploadBroken, true
 }

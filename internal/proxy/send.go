@@ -27,7 +27,7 @@ func (x *exchange) deliver(ctx context.Context) (u *upstream, late bool, _ *pinb
 		inHand := x.bodyInHand()
 		x.build(u.worker, inHand)
 		if !u.armed {
-			u.armed = setUserTimeout(u.nc, userTimeout) == nil
+			u.armed = setUserTimeout(u.tcp, userTimeout) == nil
 		}
 		var headBy time.Time
 		if inHand && p.cfg.ResponseTimeout > 0 {

@@ -20,7 +20,6 @@ func (x *exchange) tunnel(u *upstream) (keep, graceful bool) {
 	x.become(Tunnel)
 	n := x.buildAnswer(u, false, false)
 	u.consume(n)
-	x.replied = true
 	if x.flush(nil) != nil {
 		c.interrupt(cutClient)
 	}
