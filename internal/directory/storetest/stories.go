@@ -104,6 +104,11 @@ func stories(t *testing.T, open func(t *testing.T) Rig) {
 		})
 		last += 1000
 		mint(0, 1)
+		for _, leap := range []directory.Micros{1000, 1 << 33} {
+			update(t, r, func(tx *directory.Tx) error { tx.Out.Leap = leap; return nil })
+			last += pinboard.Epoch(leap)
+			mint(0, 1)
+		}
 		mint(1<<53+1, 2)
 		mint(1<<62, 2)
 	})

@@ -15,6 +15,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 )
@@ -114,9 +115,10 @@ func (f *fault) caught(ctx context.Context) (by string, err error) {
 			continue
 		}
 		if strings.Contains(string(out), "[build failed]") || strings.Contains(string(out), "[setup failed]") {
-			return "", fmt.Errorf("does not build:\n%s", out)
+			fmt.Fprintf(os.Stderr, "%s, %s: does not build:\n%s", f.rule, f.what, out)
+			return "", nil
 		}
-		return s.name + " " + failing(string(out)), nil
+		return s.name + " " + failing(string(out), f.rule), nil
 	}
 	return "", nil
 }
@@ -129,29 +131,31 @@ func (f *fault) suites() []suite {
 	return suites[:3]
 }
 
-var failure = regexp.MustCompile(`--- FAIL: (\S+)|seed (\d+):|panic: `)
+var failure = regexp.MustCompile(`--- FAIL: (\S+)|(seed \d+):`)
 
-// failing names the first test that failed, and how many more did.
-func failing(out string) string {
-	names, more := "", 0
+// failing names one test that failed, of the same rule if there is one, and
+// how many more did.
+func failing(out, rule string) string {
+	var names []string
 	for _, m := range failure.FindAllStringSubmatch(out, -1) {
-		name := strings.TrimPrefix(m[1], "TestStories/")
-		switch {
-		case m[2] != "":
-			name = "seed " + m[2]
-		case name == "TestStories", name == "TestSeeds", name == "":
-			continue
-		}
-		if names == "" {
-			names = name
-		} else {
-			more++
+		name := strings.TrimPrefix(m[1], "TestStories/") + m[2]
+		if name != "TestStories" && name != "TestSeeds" && !slices.Contains(names, name) {
+			names = append(names, name)
 		}
 	}
-	if more > 0 {
-		names += fmt.Sprintf(" and %d more", more)
+	slices.SortFunc(names, func(a, b string) int {
+		if x, y := strings.Contains(a, rule+"-"), strings.Contains(b, rule+"-"); x != y {
+			return map[bool]int{true: -1, false: 1}[x]
+		}
+		return strings.Compare(a, b)
+	})
+	switch len(names) {
+	case 0:
+		return "(panic or time-out)"
+	case 1:
+		return names[0]
 	}
-	return names
+	return fmt.Sprintf("%s and %d more", names[0], len(names)-1)
 }
 
 // overlay writes the changed files and the list of them for the go command.

@@ -51,7 +51,7 @@ var faults = []fault{
 	one("R3", "a confirmed row is taken back after a failed connect", release, "row.Kind != Placed || row.Epoch != epoch || nonce == (Nonce{}) || row.Nonce != nonce {", "row.Kind != Placed || row.Epoch != epoch {"),
 	one("R3", "a refused new placement is not taken back", report, "if p.Fresh && d.releaseFresh(ctx, p) {", "if p.Fresh {"),
 	one("R4", "a refusal of a confirmed row orders nothing", report, "			d.rules.Want(tx, p.Worker.Session)\n", ""),
-	one("R5", "anybody may release", release, "	if owner == nil || owner.Worker.Process != by.Worker.Process {\n		return false\n	}\n	var until Micros", "	var until Micros"),
+	one("R5", "anybody may release", release, "	if owner == nil || owner.Worker.Process != by.Worker.Process {\n		return false\n	}\n	var until Micros", "	_ = owner\n	var until Micros"),
 	one("R5", "a release counts at any epoch", release, "	case row.Since == 0 || epoch < row.Since || epoch > row.Epoch:\n		return false\n", ""),
 	one("R5", "a release without an epoch frees at once", release, "		until = tx.Now + tx.Meta.Longest\n", "		until = 0\n"),
 	one("R5", "what a process without acks left out is free at once", register, "		if !s.Acks {\n			old.Hold += tx.Meta.Longest\n		}\n", ""),
