@@ -22,7 +22,7 @@ gotest() { # gotest NAME ARGUMENTS...
   local name=$1
   shift
   echo "== $name"
-  go test -json "$@" | bin/testsum go "$tally/$name" || failed=1
+  go test -json -count 1 "$@" | bin/testsum go "$tally/$name" || failed=1
 }
 
 step gofmt scripts/unformatted.sh
