@@ -13,6 +13,7 @@ import (
 // FC-14: a cut answer reaches the client cut: what the worker sent and then an
 // error, never a clean end, never a text of ours.
 func TestCutAnswersStayCut(t *testing.T) {
+	t.Parallel()
 	rst := func(c net.Conn) { c.(*net.TCPConn).SetLinger(0) }
 	fin := func(net.Conn) {}
 	for _, test := range []struct {

@@ -45,6 +45,7 @@ func await[T any](t *testing.T, what string, c <-chan T, within time.Duration) (
 
 // FC-12: the worker feels within a second that the client has left.
 func TestClientGoneIsFelt(t *testing.T) {
+	t.Parallel()
 	const sse = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n"
 	for _, test := range []struct {
 		name, request, answer string
@@ -125,6 +126,7 @@ func (d *slowDirectory) Resolve(ctx context.Context, r directory.Request) (direc
 
 // FC-13: a client that half-closes behind a complete request is answered.
 func TestHalfClosedClientGetsItsAnswer(t *testing.T) {
+	t.Parallel()
 	for _, request := range []string{bodyless, withBody, chunkedBody, bodyless + bodyless} {
 		w := newWorld(t)
 		s := newScripted(t, func(s *scripted, c net.Conn, r *bufio.Reader) {
@@ -153,6 +155,7 @@ func TestHalfClosedClientGetsItsAnswer(t *testing.T) {
 // The exchange of a half-closed client goes on while the worker's bytes come,
 // and ends after the grace of silence.
 func TestHalfClosedClientIsLeftAfterSilence(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, func(c *proxy.Config) { c.HalfCloseGrace = 150 * time.Millisecond })
 	ended := make(chan error, 1)
 	s := newScripted(t, func(s *scripted, c net.Conn, r *bufio.Reader) {
@@ -182,6 +185,7 @@ func TestHalfClosedClientIsLeftAfterSilence(t *testing.T) {
 
 // FC-08 (b): a worker that ignores the FIN of a tunnel holds nothing for long.
 func TestTunnelEndsWhenTheWorkerDies(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	s := newScripted(t, func(s *scripted, c net.Conn, r *bufio.Reader) {
 		s.receive(r)
@@ -202,6 +206,7 @@ func TestTunnelEndsWhenTheWorkerDies(t *testing.T) {
 
 // A client that stops reading is not taken for gone, and holds the worker back.
 func TestSlowReaderHoldsTheWorkerBack(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	wrote := make(chan int, 1)
 	s := newScripted(t, func(s *scripted, c net.Conn, r *bufio.Reader) {

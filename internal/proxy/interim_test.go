@@ -11,6 +11,7 @@ import (
 
 // FC-21: interim answers pass in order, none to HTTP/1.0.
 func TestInterimAnswersPass(t *testing.T) {
+	t.Parallel()
 	const interim = "HTTP/1.1 103 Early Hints\r\nLink: </a.css>; rel=preload\r\n\r\nHTTP/1.1 102 Processing\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: <b>\r\n\r\n"
 	many := strings.Repeat("HTTP/1.1 103 Early Hints\r\n\r\n", 30)
 	w := newWorld(t)
@@ -34,6 +35,7 @@ const expecting = "POST /t/a HTTP/1.1\r\nHost: h\r\nExpect: 100-continue\r\nCont
 // FC-20: the 100 is the worker's; a final answer instead leaves nobody else
 // with a spoiled connection.
 func TestExpectContinue(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	s := newScripted(t, func(s *scripted, c net.Conn, r *bufio.Reader) {
 		for {

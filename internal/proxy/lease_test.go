@@ -40,6 +40,7 @@ func beating(s *scripted, c net.Conn, r *bufio.Reader) {
 // F2: streams are cut at the lapse of their owner's lease, by this node's
 // clock and never later, when nobody can say that it runs on.
 func TestStreamsAreCutAtTheLapse(t *testing.T) {
+	t.Parallel()
 	for name, request := range map[string]string{"stream": bodyless, "tunnel": handshake} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, leased)
@@ -64,6 +65,7 @@ func TestStreamsAreCutAtTheLapse(t *testing.T) {
 }
 
 func TestStreamsGoOnWhileTheLeaseIsRenewed(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, leased)
 	w.dir.lease = lease
 	w.dir.worker = newScripted(t, beating).Worker
@@ -77,6 +79,7 @@ func TestStreamsGoOnWhileTheLeaseIsRenewed(t *testing.T) {
 }
 
 func TestStreamsAreCutWhenTheRowIsAnothers(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, leased)
 	rechecked := make(chan directory.Watch, 100)
 	w.dir.recheck = func(ws []*directory.Watch) error {
@@ -104,6 +107,7 @@ func TestStreamsAreCutWhenTheRowIsAnothers(t *testing.T) {
 }
 
 func TestOwnerLostBeforeItsHeadIs503(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, leased)
 	w.dir.lease = 200 * time.Millisecond
 	w.dir.recheck = func([]*directory.Watch) error { return errors.New("store away") }
@@ -118,6 +122,7 @@ func TestOwnerLostBeforeItsHeadIs503(t *testing.T) {
 // F1: a user timeout holds until the request head is acknowledged, and none
 // while a live worker merely stops reading.
 func TestUserTimeoutHoldsUntilTheHeadIsAcknowledged(t *testing.T) {
+	t.Parallel()
 	dialled := make(chan *net.TCPConn, 1)
 	w := newWorld(t, func(c *proxy.Config) { c.Dial = dialTCP(dialled) })
 	gate := make(chan struct{})

@@ -11,6 +11,7 @@ import (
 )
 
 func TestSlowHeadIs408(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, func(c *proxy.Config) { c.HeadTimeout = 100 * time.Millisecond })
 	w.dir.worker = newScripted(t, replying(okAnswer)).Worker
 	c := w.dial()
@@ -32,6 +33,7 @@ func TestSlowHeadIs408(t *testing.T) {
 }
 
 func TestHeadLimits(t *testing.T) {
+	t.Parallel()
 	for _, test := range []struct{ name, request, status string }{
 		{"16 kB of cookies", "GET /t/a HTTP/1.1\r\nHost: h\r\nCookie: " + strings.Repeat("c", 16<<10) + "\r\n\r\n", "200 OK"},
 		{"60 kB", "GET /t/a HTTP/1.1\r\nHost: h\r\nCookie: " + strings.Repeat("c", 60<<10) + "\r\n\r\n", "200 OK"},
@@ -110,6 +112,7 @@ func TestDoubtfulFramingClosesTheConnection(t *testing.T) {
 
 // A client that is still uploading gets the early answer of its worker.
 func TestEarlyAnswerReachesAnUploader(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	const tooLarge = "HTTP/1.1 413 Content Too Large\r\nContent-Length: 3\r\nConnection: close\r\n\r\nno!"
 	s, _ := sensor(t, tooLarge)
@@ -134,6 +137,7 @@ func TestEarlyAnswerReachesAnUploader(t *testing.T) {
 }
 
 func TestResponseTimeoutIs504(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, func(c *proxy.Config) { c.ResponseTimeout = 100 * time.Millisecond })
 	for name, request := range map[string]string{"no body": bodyless, "upload": chunkedBody} {
 		s, ended := sensor(t, "HTTP/1.1 103 Hints\r\n\r\n")
@@ -149,6 +153,7 @@ func TestResponseTimeoutIs504(t *testing.T) {
 }
 
 func TestSlowUploadsOutliveTheResponseTimeout(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, func(c *proxy.Config) { c.ResponseTimeout = 50 * time.Millisecond })
 	w.dir.worker = newScripted(t, replying(okAnswer)).Worker
 	c := w.dial()
@@ -163,6 +168,7 @@ func TestSlowUploadsOutliveTheResponseTimeout(t *testing.T) {
 }
 
 func TestStreamsOutliveTheResponseTimeout(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, func(c *proxy.Config) { c.ResponseTimeout = 50 * time.Millisecond })
 	s, _ := sensor(t, "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n")
 	w.dir.worker = s.Worker
@@ -176,6 +182,7 @@ func TestStreamsOutliveTheResponseTimeout(t *testing.T) {
 }
 
 func TestIdleClientsAreClosed(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, func(c *proxy.Config) { c.ClientIdle = 50 * time.Millisecond })
 	w.dir.worker = newScripted(t, replying(okAnswer)).Worker
 	c := w.dial()

@@ -25,6 +25,7 @@ import (
 // FC-16 (a): a worker that closes each connection shortly after its answer,
 // without a word, costs nobody a request.
 func TestConnectionsClosedWhileIdleAreNoticed(t *testing.T) {
+	t.Parallel()
 	for _, after := range []time.Duration{0, time.Millisecond} {
 		w := newWorld(t)
 		s := newScripted(t, func(s *scripted, c net.Conn, r *bufio.Reader) {
@@ -50,6 +51,7 @@ func TestConnectionsClosedWhileIdleAreNoticed(t *testing.T) {
 }
 
 func TestIdleConnectionsAreKeptBelowTheLimit(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, func(c *proxy.Config) { c.PoolIdle = 100 * time.Millisecond })
 	s := newScripted(t, replying(okAnswer))
 	w.dir.worker = s.Worker
@@ -91,6 +93,7 @@ func TestConnectionCloseOfTheWorkerIsHonoured(t *testing.T) {
 }
 
 func TestTheNewestIdleConnectionIsUsedFirst(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	gate := make(chan struct{})
 	s := newScripted(t, func(s *scripted, c net.Conn, r *bufio.Reader) {
@@ -152,6 +155,7 @@ func TestCloseSessionLeavesNothing(t *testing.T) {
 // Beyond the cap finite exchanges queue for a while, then hear that the worker
 // is busy; streams do not count.
 func TestFiniteExchangesAreCappedPerWorker(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, func(c *proxy.Config) { c.WorkerMaxConns = 2; c.WorkerQueue = 200 * time.Millisecond })
 	gate := make(chan struct{})
 	s := newScripted(t, func(s *scripted, c net.Conn, r *bufio.Reader) {
@@ -216,6 +220,7 @@ func TestAdvertisedBasePaths(t *testing.T) {
 // A name is looked up at every dial; addresses of both families are raced and
 // a dead one costs a moment, not the connect timeout.
 func TestNamesWithSeveralAddresses(t *testing.T) {
+	t.Parallel()
 	var mu sync.Mutex
 	var lookups int
 	addresses := []netip.Addr{netip.MustParseAddr("127.0.0.2"), netip.MustParseAddr("::1"), netip.MustParseAddr("127.0.0.1")}
@@ -259,6 +264,7 @@ func TestNamesWithSeveralAddresses(t *testing.T) {
 }
 
 func TestBlackHolesFailInBoundedTime(t *testing.T) {
+	t.Parallel()
 	hole := rawtest.BlackHole(t)
 	w := newWorld(t, func(c *proxy.Config) { c.ConnectTimeout = 200 * time.Millisecond })
 	w.dir.worker = &directory.Worker{Session: "s", URL: "http://" + hole}
@@ -336,6 +342,7 @@ func relay(t *testing.T, from, to string) {
 }
 
 func TestHTTPSWorkers(t *testing.T) {
+	t.Parallel()
 	var deliveries int
 	server := httptest.NewTLSServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		deliveries++

@@ -23,6 +23,7 @@ func TestForwardPassesBytesAndAddsOnlyWhatIsStated(t *testing.T) {
 }
 
 func TestKeepAliveReusesBothConnections(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	s := newScripted(t, replying(okAnswer))
 	w.dir.worker = s.Worker

@@ -27,6 +27,7 @@ const chunkedBody = "POST /t/a HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked
 // The retry table of product.md section 3, row by row; deliveries are counted
 // at both workers. Report answers what the directory would.
 func TestRetryTable(t *testing.T) {
+	t.Parallel()
 	again := directory.Verdict{Again: true, Refusal: pinboard.WorkerRefused}
 	never := directory.Verdict{Refusal: pinboard.WorkerRefused}
 	settling := directory.Verdict{Again: true, Refusal: pinboard.WorkerNotReady}
@@ -119,6 +120,7 @@ func TestAnotherRefusalIsNotPlacedAThirdTime(t *testing.T) {
 }
 
 func TestEmpty403OfASettlingUpgradeIsAskedOnceMore(t *testing.T) {
+	t.Parallel()
 	const empty = "HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\n\r\n"
 	for _, settling := range []bool{true, false} {
 		w := newWorld(t)
@@ -200,6 +202,7 @@ func TestFailedConnectIsReportedAndAnswered(t *testing.T) {
 // FC-17: whatever a worker does with a request it has received, the request
 // is delivered once.
 func TestEveryOtherFailureIsOneDelivery(t *testing.T) {
+	t.Parallel()
 	requests := map[string]string{
 		"GET":                  bodyless,
 		"HEAD":                 strings.Replace(bodyless, "GET", "HEAD", 1),

@@ -56,6 +56,7 @@ func TestDrainSaysCloseAndStillServes(t *testing.T) {
 }
 
 func TestShutdownFinishesFiniteAndCutsStreams(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	s := newScripted(t, func(s *scripted, c net.Conn, r *bufio.Reader) {
 		d, ok := s.receive(r)
@@ -105,6 +106,7 @@ func TestShutdownFinishesFiniteAndCutsStreams(t *testing.T) {
 }
 
 func TestShutdownOfAnIdleProxyIsQuick(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.dir.worker = newScripted(t, replying(okAnswer)).Worker
 	c := w.dial()
@@ -120,6 +122,7 @@ func TestShutdownOfAnIdleProxyIsQuick(t *testing.T) {
 
 // A request that a client sends just as the shutdown begins is served.
 func TestShutdownServesRequestsOnTheirWay(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.dir.worker = newScripted(t, replying(okAnswer)).Worker
 	c := w.dial()

@@ -93,6 +93,7 @@ func TestRequestBodyStreamsWhileTheAnswerStreams(t *testing.T) {
 }
 
 func TestLargeBodiesPassBothWaysUnchanged(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	s := newScripted(t, func(s *scripted, c net.Conn, r *bufio.Reader) {
 		for {
@@ -138,6 +139,7 @@ func inTwo(w io.Writer, s string, i int) {
 }
 
 func TestEarlyBytesOfATunnelSurviveSplitsAtEveryOffset(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	early, reply := "\x81\x85mask!hello", "\x81\x05world"
 	at := make(chan int, 1)
