@@ -1,0 +1,191 @@
+//go:build linux
+
+package faults
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"testing"
+	"time"
+
+	"pinboard/internal/redistest"
+)
+
+// The real client's proportions, made small: a lease of 15 s with beats each
+// 3 s, a buffer of 5 s and calls that wait for 5 s at most.
+const (
+	lease    = 2 * time.Second
+	beat     = lease / 6
+	buffer   = lease / 3
+	patience = lease / 3
+
+	token     = "faults-token"
+	namespace = "/t"
+	nIDs      = 12
+	// deadline is when a fleet must serve everything again after a fault. The
+	// table at the end says how long it took; this is generous, since other
+	// work shares the machine.
+	deadline = 20 * lease
+)
+
+var (
+	nightly = os.Getenv("PINBOARD_NIGHTLY") != ""
+	seed    = func() uint64 {
+		n, err := strconv.ParseUint(os.Getenv("PINBOARD_FAULTS_SEED"), 10, 64)
+		if err != nil {
+			return 1
+		}
+		return n
+	}()
+)
+
+// A fleet is three nodes over one store and three workers, under load.
+type fleet struct {
+	t       *testing.T
+	chance  *rand.Rand
+	redis   *redistest.Server  // the one server, unless the store is something else
+	links   []*redistest.Relay // of each node to it
+	nodes   []*node
+	workers []*fleetWorker
+	load    *load
+	journal string
+	born    int
+	worst   time.Duration // recovery
+}
+
+// A fleetWorker is a worker process with its links.
+type fleetWorker struct {
+	*process
+	up   *link // to the nodes
+	down *link // from the nodes
+}
+
+// setting is what differs between fleets.
+type setting struct {
+	binary string   // of the nodes
+	url    string   // of the store; none: a server of this fleet, each node behind a relay
+	config []string // of that server
+	tear   bool     // the run is meant to fail: nothing is checked
+}
+
+// startFleet is a fleet that serves every id.
+func startFleet(t *testing.T, s setting) *fleet {
+	t.Helper()
+	f := &fleet{t: t, chance: rand.New(rand.NewPCG(seed, 0)), journal: filepath.Join(t.TempDir(), "journal")}
+	if s.binary == "" {
+		s.binary = build(t)
+	}
+	if s.url == "" {
+		f.redis = redistest.Start(t, s.config...)
+	}
+	var addrs, ids []string
+	for i := range 3 {
+		url := s.url
+		if url == "" {
+			relay := redistest.NewRelay(t, f.redis.Addr)
+			f.links = append(f.links, relay)
+			url = relay.URL()
+		}
+		f.nodes = append(f.nodes, startNode(t, fmt.Sprint("node", i), s.binary, url))
+		addrs = append(addrs, f.nodes[i].addr)
+	}
+	for i := range 3 {
+		f.await("node", func() bool { return f.nodes[i].ready() })
+		f.workers = append(f.workers, f.worker())
+	}
+	for i := range nIDs {
+		ids = append(ids, fmt.Sprint("id", i))
+	}
+	f.load = startLoad(ids, addrs, seed)
+	t.Cleanup(func() { f.load.end() })
+	f.await("the first service", func() bool { return len(f.load.served(0)) == 0 })
+	return f
+}
+
+// worker starts a worker process.
+func (f *fleet) worker() *fleetWorker {
+	f.born++
+	var addrs []string
+	for _, n := range f.nodes {
+		addrs = append(addrs, n.addr)
+	}
+	listen := redistest.FreeAddr(f.t)
+	w := &fleetWorker{up: newLink(f.t, addrs...), down: newLink(f.t, listen)}
+	o, err := json.Marshal(orders{
+		Name: fmt.Sprint("w", f.born), Journal: f.journal, Listen: listen,
+		Pinboard: "http://" + w.up.addr, Advertise: "http://" + w.down.addr,
+	})
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	w.process = run(f.t, fmt.Sprint("worker", f.born), func() *exec.Cmd {
+		cmd := exec.Command(os.Args[0])
+		cmd.Env = []string{workerVariable + "=" + string(o)}
+		return cmd
+	})
+	return w
+}
+
+func (f *fleet) await(what string, ok func() bool) {
+	f.t.Helper()
+	for end := time.Now().Add(deadline); !ok(); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(end) {
+			f.t.Fatalf("never: %s", what)
+		}
+	}
+}
+
+// between is a random time.
+func (f *fleet) between(low, high time.Duration) time.Duration {
+	return low + time.Duration(f.chance.Int64N(int64(high-low)))
+}
+
+// healed waits until every id is served by a request sent from now on.
+func (f *fleet) healed() {
+	f.t.Helper()
+	begun, then := time.Now(), monotonic()
+	for len(f.load.served(then)) > 0 {
+		if time.Since(begun) > deadline {
+			f.t.Fatalf("not served again within %v: %v", deadline, f.load.served(then))
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	f.worst = max(f.worst, time.Since(begun))
+}
+
+// verdict ends the load and judges what happened.
+func (f *fleet) verdict() (found []string) {
+	requests := f.load.end()
+	for _, w := range f.workers {
+		w.kill()
+	}
+	lines := readJournal(f.t, f.journal)
+	o := readOwners(lines)
+	ops, faults := history(requests, lines)
+	f.t.Logf("%s; %d activations, %d operations", account(requests), len(o.instances), len(ops))
+	return append(append(faults, o.violations()...), linearizable(ops)...)
+}
+
+// trial runs one fault against a fleet, once or, at night, for a minute.
+func trial(t *testing.T, name string, s setting, fault func(f *fleet)) {
+	t.Parallel()
+	f := startFleet(t, s)
+	for begun := time.Now(); ; {
+		fault(f)
+		f.healed()
+		if !nightly || time.Since(begun) > time.Minute {
+			break
+		}
+	}
+	for _, text := range f.verdict() {
+		t.Error(text)
+	}
+	if !t.Failed() {
+		recovered(name, f.worst)
+	}
+}

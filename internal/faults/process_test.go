@@ -1,0 +1,189 @@
+//go:build linux
+
+package faults
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"pinboard/internal/redistest"
+)
+
+// A process is a node or a worker, to be killed and frozen.
+type process struct {
+	t      testing.TB
+	name   string
+	start  func() *exec.Cmd
+	cmd    *exec.Cmd
+	exited chan struct{}
+
+	mu  sync.Mutex
+	out bytes.Buffer // of all its lives
+}
+
+// run starts a process; it dies with the test binary.
+func run(t testing.TB, name string, start func() *exec.Cmd) *process {
+	p := &process{t: t, name: name, start: start}
+	p.again()
+	t.Cleanup(func() {
+		p.kill()
+		if t.Failed() {
+			t.Logf("%s said:\n%s", p.name, tail(p.said()))
+		}
+	})
+	return p
+}
+
+func (p *process) again() {
+	p.cmd = p.start()
+	p.cmd.Stdout, p.cmd.Stderr = p, p
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if err := p.cmd.Start(); err != nil {
+		p.t.Error(err)
+		return
+	}
+	cmd, exited := p.cmd, make(chan struct{})
+	p.exited = exited
+	go func() { cmd.Wait(); close(exited) }()
+}
+
+func (p *process) Write(b []byte) (int, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.out.Write(b)
+}
+
+func (p *process) said() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.out.String()
+}
+
+func tail(s string) string { return s[max(0, len(s)-6000):] }
+
+func (p *process) signal(s syscall.Signal) { p.cmd.Process.Signal(s) }
+
+// kill is SIGKILL: nothing is released, nothing is said.
+func (p *process) kill() {
+	p.signal(syscall.SIGKILL)
+	<-p.exited
+}
+
+// freeze stands the process still for d.
+func (p *process) freeze(d time.Duration) {
+	p.signal(syscall.SIGSTOP)
+	time.Sleep(d)
+	p.signal(syscall.SIGCONT)
+}
+
+// An edit replaces the only occurrence of old in a file of the repository:
+// programs under test are built with a clock that can be stepped, or with a
+// fault in their rules, and nothing of it is in the program that ships.
+type edit struct{ file, old, new string }
+
+const root = "../.."
+
+var binaries = struct {
+	sync.Mutex
+	dir   string
+	built map[string]string
+}{built: map[string]string{}}
+
+// build is `go build ./cmd/pinboard` with edits.
+func build(t testing.TB, edits ...edit) string {
+	t.Helper()
+	binaries.Lock()
+	defer binaries.Unlock()
+	key := fmt.Sprint(edits)
+	if path, ok := binaries.built[key]; ok {
+		return path
+	}
+	path := filepath.Join(binaries.dir, fmt.Sprint("pinboard", len(binaries.built)))
+	args := []string{"build", "-o", path}
+	if len(edits) > 0 {
+		args = append(args, "-overlay", overlay(t, path, edits))
+	}
+	if text, err := exec.Command("go", append(args, "pinboard/cmd/pinboard")...).CombinedOutput(); err != nil {
+		t.Fatalf("building the node: %v\n%s", err, text)
+	}
+	binaries.built[key] = path
+	return path
+}
+
+func overlay(t testing.TB, prefix string, edits []edit) string {
+	replace := map[string]string{}
+	for i, e := range edits {
+		file, err := filepath.Abs(filepath.Join(root, e.file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n := strings.Count(string(text), e.old); n != 1 {
+			t.Fatalf("%s has %q %d times", e.file, e.old, n)
+		}
+		edited := fmt.Sprint(prefix, ".", i, filepath.Ext(file))
+		if err := os.WriteFile(edited, []byte(strings.Replace(string(text), e.old, e.new, 1)), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		replace[file] = edited
+	}
+	b, err := json.Marshal(map[string]any{"Replace": replace})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(prefix+".overlay", b, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return prefix + ".overlay"
+}
+
+// A node is `pinboard serve` at an address that survives its restart.
+type node struct {
+	*process
+	addr string
+}
+
+func startNode(t testing.TB, name, binary, store string) *node {
+	n := &node{addr: redistest.FreeAddr(t)}
+	_, port, _ := strings.Cut(n.addr, ":")
+	n.process = run(t, name, func() *exec.Cmd {
+		cmd := exec.Command(binary, "serve")
+		cmd.Env = []string{
+			"PORT=" + port, "PINBOARD_HOST=127.0.0.1", "PINBOARD_TOKEN=" + token, "REDIS_URL=" + store,
+			fmt.Sprint("PINBOARD_LEASE_TTL_MS=", lease.Milliseconds()), "PINBOARD_BUCKETS=4", "PINBOARD_AFFINITY=none",
+			fmt.Sprint("PINBOARD_CONNECT_TIMEOUT_MS=", patience.Milliseconds()), "PINBOARD_SHUTDOWN_NOTICE_MS=0", "PINBOARD_SHUTDOWN_BUDGET_MS=500",
+			"LOG_FORMAT=json", "LOG_LEVEL=debug",
+		}
+		return cmd
+	})
+	t.Cleanup(func() {
+		for _, bad := range []string{"panic", `"fatal"`, "goroutine "} {
+			if strings.Contains(n.said(), bad) {
+				t.Errorf("%s has %q in its log", name, bad)
+			}
+		}
+	})
+	return n
+}
+
+func (n *node) ready() bool {
+	res, err := (&http.Client{Timeout: time.Second}).Get("http://" + n.addr + "/readyz")
+	if err != nil {
+		return false
+	}
+	res.Body.Close()
+	return res.StatusCode == http.StatusOK
+}
