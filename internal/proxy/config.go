@@ -79,7 +79,7 @@ type Config struct {
 	ConnectTimeout  time.Duration // 2 s per address
 	ResponseTimeout time.Duration // 300 s to the response head; negative: none
 	PoolIdle        time.Duration // 4 s; must stay below the workers' own idle limit
-	HalfCloseGrace  time.Duration // 1 s of silence after the client's FIN
+	HalfCloseGrace  time.Duration // 1 s of silence after the client's FIN; five times that in a tunnel
 	WorkerMaxConns  int           // 1024 finite exchanges per worker
 	WorkerQueue     time.Duration // 1 s of waiting for one of them
 	ControlBody     int64         // 16 MiB

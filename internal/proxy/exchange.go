@@ -285,7 +285,7 @@ func (x *exchange) request(ctx context.Context) (directory.Request, *pinboard.Re
 			return r, refusal
 		}
 	}
-	r.Affinity = x.affinity(p.cfg.Affinity)
+	r.Affinity, r.Client = x.affinity(p.cfg.Affinity), x.clientIP()
 	return r, nil
 }
 

@@ -183,7 +183,35 @@ func TestHalfClosedClientIsLeftAfterSilence(t *testing.T) {
 	}
 }
 
-// FC-08 (b): a worker that ignores the FIN of a tunnel holds nothing for long.
+// FC-08 (b): a worker that ignores the FIN of a tunnel holds nothing for long,
+// but one that goes on sending is heard.
+func TestTunnelEndsBehindAFINThatIsIgnored(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, func(c *proxy.Config) { c.HalfCloseGrace = 40 * time.Millisecond })
+	deaf := make(chan struct{})
+	defer close(deaf)
+	s := newScripted(t, func(s *scripted, c net.Conn, r *bufio.Reader) {
+		s.receive(r)
+		io.WriteString(c, switching)
+		io.Copy(io.Discard, r)
+		for range 4 {
+			time.Sleep(100 * time.Millisecond)
+			io.WriteString(c, "more")
+		}
+		<-deaf
+	})
+	w.dir.worker = s.Worker
+	c := w.dial()
+	c.send(handshake)
+	c.Conn.(*net.TCPConn).CloseWrite()
+	if got, _ := c.rest(); got != switched+"moremoremoremore" {
+		t.Errorf("client got %q", got)
+	}
+	if x := w.exchange(0); x.Kind != proxy.Tunnel || x.End != proxy.Complete {
+		t.Errorf("observed %v %v", x.Kind, x.End)
+	}
+}
+
 func TestTunnelEndsWhenTheWorkerDies(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

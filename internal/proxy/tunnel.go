@@ -4,9 +4,9 @@ import (
 	"time"
 )
 
-// tunnelGrace bounds the silence of the other direction after a FIN: a peer
-// that ignores it must not hold both connections.
-const tunnelGrace = 5 * time.Second
+// tunnelGraces bounds the silence of the other direction after a FIN, in half
+// close graces: a peer that ignores it must not hold both connections.
+const tunnelGraces = 5
 
 // tunnel passes the 101 and then bytes, until both directions have ended. What
 // either side sent early is still unread and goes first. Both directions park
@@ -96,7 +96,7 @@ func (c *conn) tunnelHeard() {
 
 func (c *conn) tunnelGraceLocked() {
 	if c.halves == 1 && c.why == uncut {
-		by := time.Now().Add(tunnelGrace)
+		by := time.Now().Add(tunnelGraces * c.p.cfg.HalfCloseGrace)
 		_ = c.up.nc.SetReadDeadline(by)
 		_ = c.nc.SetReadDeadline(by)
 	}
