@@ -46,6 +46,7 @@ var (
 	TakeoverInProgress = retry(503, "takeover_in_progress", "takeover in progress, retry")
 	HeldElsewhere      = retry(503, "held_elsewhere", "placement held by another hostname")
 	BindingDisplaced   = retry(503, "binding_displaced", "hostname binding displaced, retry")
+	PlacementRate      = retry(429, "placement_rate", "too many new ids, retry")
 	StoreUnavailable   = retry(503, "store_unavailable", "registry unavailable, retry")
 )
 

@@ -37,6 +37,7 @@ type Config struct {
 	HostnameAware bool          `var:"PINBOARD_HOSTNAME_AWARE" group:"Placement" help:"Serve several hostnames, each with its own workers and data."`
 	Affinity      Affinity      `var:"PINBOARD_AFFINITY" default:"ip" placeholder:"KEY" group:"Placement" help:"What makes first requests of one client prefer one worker: ip, header:Name, cookie:name, query:name or none."`
 	BalanceFactor float64       `var:"PINBOARD_BALANCE_FACTOR" default:"1.25" group:"Placement" help:"A preferred worker is taken while its headroom is at least the mean divided by this."`
+	PlaceRate     float64       `var:"PINBOARD_PLACE_RATE" default:"0" placeholder:"N" group:"Placement" help:"New ids per second that one client address may cause on a node, bursts of ten seconds' worth; beyond it 429. 0 is no limit."`
 	RestateAfter  int           `var:"PINBOARD_RESTATE_AFTER" default:"10000" group:"Placement" help:"Placements minus releases after which a worker is asked to restate what it really holds."`
 
 	DurabilityURL string `name:"durability-postgres-url" var:"PINBOARD_DURABILITY_POSTGRES_URL" placeholder:"URL" group:"Placement" help:"The workers' index of unfinished work. Not used by this version, which wakes no instance by itself; setting it logs a warning."`

@@ -101,7 +101,7 @@ func (n *node) boot(ctx context.Context) error {
 	}
 	d := directory.New(directory.Options{
 		Store: timedStore{s.Store, n.metrics.Stored}, Lease: n.cfg.LeaseTTL, Slack: s.slack, Lag: s.guarantee().Lag,
-		NoCold: n.cfg.ColdStart == "off", Hostnames: n.cfg.HostnameAware, Balance: n.cfg.BalanceFactor,
+		NoCold: n.cfg.ColdStart == "off", Hostnames: n.cfg.HostnameAware, Balance: n.cfg.BalanceFactor, PlaceRate: n.cfg.PlaceRate,
 		PlaceLimit: int64(n.cfg.RestateAfter), Node: nodeName(), OldNow: s.oldNow, Connect: n.proxy.Connect,
 	})
 	n.store.Store(&s)

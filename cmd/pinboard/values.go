@@ -156,6 +156,8 @@ func (c *Config) checkRanges() error {
 		return fmt.Errorf("PINBOARD_BUCKETS: want 1 to %d, got %d", maxBuckets, c.Buckets)
 	case c.LeaseTTL < minLease || c.LeaseTTL > maxLease:
 		return fmt.Errorf("PINBOARD_LEASE_TTL_MS: want %d to %d, got %d", minLease.Milliseconds(), maxLease.Milliseconds(), c.LeaseTTL.Milliseconds())
+	case !(c.PlaceRate >= 0 && c.PlaceRate <= 1e6): // refuses NaN too
+		return fmt.Errorf("PINBOARD_PLACE_RATE: want 0 to 1000000, got %v", c.PlaceRate)
 	case !(c.BalanceFactor >= 1 && c.BalanceFactor <= 1000): // refuses NaN too
 		return fmt.Errorf("PINBOARD_BALANCE_FACTOR: want 1 to 1000, got %v", c.BalanceFactor)
 	case c.RestateAfter < 1:

@@ -25,6 +25,7 @@ type Options struct {
 	Hostnames  bool          // hostname-aware mode
 	Balance    float64       // affinity holds while headroom >= mean/Balance; 1.25 if 0
 	PlaceLimit int64         // R9; 10,000 if 0
+	PlaceRate  float64       // new ids per client and second on this node; 0: no limit
 	Node       string        // names this node in events
 	Hints      int           // remembered owners; 100,000 if 0
 
@@ -54,6 +55,7 @@ type Directory struct {
 	rand *rand.Rand
 
 	hints   *hints
+	limiter *limiter
 	known   known
 	roster  roster
 	health  health
@@ -92,7 +94,7 @@ func New(o Options) *Directory {
 	if o.Within == nil {
 		o.Within = context.WithTimeout
 	}
-	d := &Directory{o: o, n: o.Store.Buckets(), rand: rand.New(o.Rand), hints: newHints(o.Hints)}
+	d := &Directory{o: o, n: o.Store.Buckets(), rand: rand.New(o.Rand), hints: newHints(o.Hints), limiter: newLimiter(o.PlaceRate)}
 	d.rules = Rules{
 		Lease: o.Lease.Microseconds(), Slack: o.Slack.Microseconds(), Lag: o.Lag.Microseconds(), NoCold: o.NoCold,
 		Hostnames: o.Hostnames, PlaceLimit: o.PlaceLimit, Node: o.Node,

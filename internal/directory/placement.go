@@ -11,6 +11,7 @@ type Request struct {
 	Host     string           // canonical authority in hostname mode; ignored otherwise
 	Address  pinboard.Address // ID may be "": Resolve then answers UnknownNamespace or InvalidID
 	Affinity string           // key whose holder prefers one worker; "" for none
+	Client   string           // address of the client, for the rate of new ids; "" for none
 	Caller   string           // session of a proven calling instance, "" for none
 	Avoid    string           // session that just refused this request
 }

@@ -35,6 +35,9 @@ func (d *Directory) Resolve(ctx context.Context, r Request) (Placement, error) {
 	if !found.Vacant {
 		return d.placement(&found, sent, found.Row.Epoch, q.Nonce), nil
 	}
+	if r.Caller == "" && !d.limiter.allow(d.o.Now(), r.Client) {
+		return Placement{}, pinboard.PlacementRate
+	}
 	p, err := d.place(ctx, b, q, r)
 	if err != nil {
 		return Placement{}, refusalOf(err)
