@@ -55,7 +55,7 @@ class Client:
 
     def __init__(self, cluster):
         self._cluster = cluster
-        self._http = httpx.Client(timeout=20)
+        self._http = httpx.Client(timeout=30)
 
     def close(self):
         self._http.close()
@@ -73,7 +73,7 @@ class Client:
             method, path, node, headers={"Authorization": f"Bearer {TOKEN}"}, **options
         )
 
-    def ok(self, method, path, node=0, timeout=20.0, every=0.05, repeat=(502, 503), **options):
+    def ok(self, method, path, node=0, timeout=30.0, every=0.05, repeat=(502, 503), **options):
         """Repeats until the worker answers 200; other answers than those to
         repeat on are wrong."""
         end = time.monotonic() + timeout

@@ -93,7 +93,7 @@ class Cluster:
             wait_for(
                 lambda index=index: wanted <= set(self.registered(index)),
                 f"{names} to register with node {index}",
-                timeout=20,
+                timeout=60,
             )
 
     def events(self, *kinds, **fields):

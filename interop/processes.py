@@ -36,7 +36,7 @@ def free_port():
             return port
 
 
-def wait_for(condition, what, timeout=15.0, every=0.02):
+def wait_for(condition, what, timeout=30.0, every=0.02):
     """The first truthy value of condition(), or an AssertionError."""
     end = time.monotonic() + timeout
     while True:
@@ -81,12 +81,12 @@ class Process:
         self.signal(signal.SIGKILL)
         return self.wait()
 
-    def terminate(self, timeout=15.0):
+    def terminate(self, timeout=40.0):
         """SIGTERM, and the exit status."""
         self.signal(signal.SIGTERM)
         return self.wait(timeout)
 
-    def wait(self, timeout=15.0):
+    def wait(self, timeout=40.0):
         status = self._child.wait(timeout)
         self._file.close()
         return status
@@ -210,7 +210,7 @@ class Worker(Process):
             assert self.alive, f"{self.name} exited:\n{self.output()[-2000:]}"
             return False
 
-        wait_for(read, f"{self.name} to say who it is", timeout=30)
+        wait_for(read, f"{self.name} to say who it is", timeout=60)
         return json.loads(self.identity_file.read_text())
 
     @property

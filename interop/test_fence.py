@@ -25,7 +25,7 @@ def forward(cluster, worker, address, epoch):
 
 def test_the_fence_holds_at_every_epoch_that_pinboard_minted(cluster, store):
     cluster.start(store, workers=())
-    cluster.worker("w1", idle_timeout=1.0)
+    cluster.worker("w1", idle_timeout=2)
     cluster.wait_registered("w1")
     address = "/counters/fenced"
     first = cluster.client.increment(address)

@@ -24,7 +24,7 @@ def whole_life(cluster, version):
     release = Release(version)
     cluster.start(workers=())
     for name in ("w1", "w2"):
-        cluster.worker(name, release=release, idle_timeout=1.5)
+        cluster.worker(name, release=release, idle_timeout=3)
     cluster.wait_registered("w1", "w2")
     assert cluster.workers["w1"].identity["release"] == version
 
