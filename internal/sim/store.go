@@ -3,7 +3,6 @@ package sim
 import (
 	"context"
 	"errors"
-	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -149,7 +148,6 @@ type verdict struct {
 	hit  bool
 	rows []directory.Walked
 	next string
-	ring []directory.Entry
 	ok   bool // committed, or nothing to commit
 }
 
@@ -277,7 +275,6 @@ type transaction struct {
 	tx   *directory.Tx
 	read *reads
 	now  Micros
-	recv time.Duration
 }
 
 var errDry = errors.New("read only")
@@ -359,111 +356,7 @@ func (c *conn) Entries(ctx context.Context, b int, n int) ([]directory.Entry, er
 	return c.server().mem.Entries(ctx, b, n)
 }
 
-// reads is a rule's view of a bucket, and what it saw there.
-type reads struct {
-	at       *directory.Tx
-	meta     directory.Meta
-	rows     map[directory.Key]*directory.Row
-	sessions map[string]*directory.Session
-	index    map[string]string
-	bindings map[directory.BindKey]*directory.Binding
-	orders   map[string][]directory.Order
-	roster   []directory.Session
-	all      bool
-}
-
-func newReads(at *directory.Tx) *reads {
-	return &reads{at: at, meta: at.Meta, rows: map[directory.Key]*directory.Row{}, sessions: map[string]*directory.Session{}, index: map[string]string{},
-		bindings: map[directory.BindKey]*directory.Binding{}, orders: map[string][]directory.Order{}}
-}
-
-func val[T any](p *T) (v T, ok bool) {
-	if p == nil {
-		return v, false
-	}
-	return *p, true
-}
-
-func (r *reads) Row(k directory.Key) (directory.Row, bool) {
-	r.rows[k] = r.at.Row(k)
-	return val(r.rows[k])
-}
-
-func (r *reads) Session(id string) (directory.Session, bool) {
-	r.sessions[id] = r.at.Session(id)
-	s, ok := val(r.sessions[id])
-	s.Behind = slices.Clone(s.Behind)
-	return s, ok
-}
-
-func (r *reads) Index(name string) string {
-	r.index[name] = r.at.Index(name)
-	return r.index[name]
-}
-
-func (r *reads) Binding(k directory.BindKey) (directory.Binding, bool) {
-	r.bindings[k] = r.at.Binding(k)
-	return val(r.bindings[k])
-}
-
-func (r *reads) Orders(process string) []directory.Order {
-	r.orders[process] = r.at.Orders(process)
-	return slices.Clone(r.orders[process])
-}
-
-func (r *reads) Count(name string) int64 { return r.at.Count(name) }
-
-func (r *reads) Roster() []directory.Session {
-	r.all, r.roster = true, r.at.Roster()
-	return slices.Clone(r.roster)
-}
-
-// unchanged reports that the bucket still shows what the rule saw.
-func (r *reads) unchanged(at *directory.Tx) bool {
-	if at.Meta != r.meta {
-		return false
-	}
-	for k, was := range r.rows {
-		if !reflect.DeepEqual(at.Row(k), was) {
-			return false
-		}
-	}
-	for id, was := range r.sessions {
-		if !reflect.DeepEqual(at.Session(id), was) {
-			return false
-		}
-	}
-	for name, was := range r.index {
-		if at.Index(name) != was {
-			return false
-		}
-	}
-	for k, was := range r.bindings {
-		if !reflect.DeepEqual(at.Binding(k), was) {
-			return false
-		}
-	}
-	for p, was := range r.orders {
-		if !reflect.DeepEqual(at.Orders(p), was) {
-			return false
-		}
-	}
-	return !r.all || reflect.DeepEqual(at.Roster(), r.roster)
-}
-
 var _ directory.Store = (*conn)(nil)
-
-// sessionNow looks a session up in the current server's first bucket that
-// knows it.
-func (w *World) sessionNow(id string) (s directory.Session, ok bool) {
-	for b := range w.Buckets {
-		w.peekAt(b, func(tx *directory.Tx) { s, ok = val(tx.Session(id)) })
-		if ok {
-			return s, true
-		}
-	}
-	return s, false
-}
 
 // peekAt looks into a bucket without changing it.
 func (w *World) peekAt(b int, look func(*directory.Tx)) {
