@@ -179,6 +179,34 @@ func TestAwayAndBack(t *testing.T) {
 	}
 }
 
+// R10: connections on which nothing came for as long as we wait are given up,
+// also those that many share: the next command does not hang on them.
+func TestSilentConnectionsAreClosed(t *testing.T) {
+	t.Parallel()
+	s, relay, _ := furnished(t)
+	together := func(want error) {
+		var wg sync.WaitGroup
+		for range 32 {
+			wg.Go(func() {
+				if err := s.Update(context.Background(), 0, rows("old"), nothing); !errors.Is(err, want) {
+					t.Error(err)
+				}
+			})
+		}
+		wg.Wait()
+	}
+	together(nil) // from here on the connections are shared
+	relay.Rule(func(w []string) redistest.Fault {
+		if w[0] == "EVALSHA" {
+			return redistest.Hold()
+		}
+		return redistest.Pass()
+	})
+	together(redisstore.ErrUnavailable)
+	relay.Rule(nil) // for new connections; those from before stay stuck
+	update(t, s, nothing)
+}
+
 // FC-45: a slow server is slow, not away.
 func TestSlowServer(t *testing.T) {
 	s, relay, _ := furnished(t)
