@@ -50,6 +50,7 @@ type conn struct {
 	ctx  context.Context
 	stop context.CancelFunc
 	peer client
+	x    *exchange // the one under way
 
 	mu     sync.Mutex
 	phase  phase
@@ -63,6 +64,7 @@ type conn struct {
 	fin    bool      // the client has sent its FIN
 	sent   bool      // the request of the exchange is complete
 	why    cut
+	ended  int // directions of a tunnel that are over
 	halves int // directions of a tunnel that have ended by a FIN
 	broke  End // what ended a tunnel first, if that was no FIN
 }
@@ -79,29 +81,36 @@ func newConn(p *Proxy, nc net.Conn) *conn {
 	return c
 }
 
-// serve runs exchanges until the connection is to be closed.
-func (c *conn) serve() {
+// serve runs exchanges until the connection is to be closed: over, unless a
+// tunnel goes on with it.
+func (c *conn) serve() (over bool) {
 	for {
 		x := takeExchange(c)
+		c.x = x
 		refusal, err := c.readHead(x)
 		switch {
 		case err != nil:
+			c.x = nil
 			x.give()
-			return
+			return true
 		case refusal != nil:
 			x.reject(refusal)
 			x.finish()
 			c.linger()
-			return
+			return true
 		}
-		keep, graceful := x.run()
+		next := x.run()
+		if next == passedOn {
+			return false
+		}
 		x.finish()
-		if !keep {
-			if graceful {
-				c.linger()
-			}
-			return
+		switch next {
+		case again:
+			continue
+		case partWell:
+			c.linger()
 		}
+		return true
 	}
 }
 
@@ -109,6 +118,9 @@ func (c *conn) serve() {
 // another goroutine of the exchange may still look at them.
 func (c *conn) end() {
 	c.stop()
+	if x := c.x; x != nil && x.counted { // it ended in a panic
+		c.p.counts[x.obs.Kind].Add(-1)
+	}
 	c.mu.Lock()
 	up := c.up
 	c.up = nil

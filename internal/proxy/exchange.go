@@ -27,6 +27,7 @@ type exchange struct {
 	resolved time.Time // when place arrived
 	caller   string    // "/ns/id", proven
 	depth    int
+	counted  bool // among the proxy's open exchanges
 	slot     bool // a place among the worker's finite exchanges is held
 	interim  int
 
@@ -102,15 +103,40 @@ func (x *exchange) finish() {
 	if x.obs.Method == "" {
 		x.obs.Method = otherMethod
 	}
+	if x.counted {
+		c.p.counts[x.obs.Kind].Add(-1)
+	}
+	c.x = nil
 	x.obs.Peer = c.peer.text
 	c.p.cfg.Observe(&x.obs)
 	x.give()
 	c.pause(now)
 }
 
-// run serves one parsed request. keep says that another one may follow,
-// graceful that the client is owed a close in stages.
-func (x *exchange) run() (keep, graceful bool) {
+// A next says what becomes of a connection behind an exchange.
+type next uint8
+
+const (
+	again    next = iota // another exchange
+	hangUp               // a close at once
+	partWell             // a close in stages
+	passedOn             // a tunnel has taken over: the exchange is no longer the caller's
+)
+
+// nextOf: keep says that another exchange may follow, graceful that the
+// client is owed a close in stages.
+func nextOf(keep, graceful bool) next {
+	switch {
+	case keep:
+		return again
+	case graceful:
+		return partWell
+	}
+	return hangUp
+}
+
+// run serves one parsed request.
+func (x *exchange) run() next {
 	x.obs.Method = methodName(x.req.Method.Of(x.head))
 	path := x.req.Path.Of(x.head)
 	x.obs.Path = string(path)
@@ -122,11 +148,10 @@ func (x *exchange) run() (keep, graceful bool) {
 		kind = Control
 	}
 	x.obs.Kind = kind
-	counts := &x.c.p.counts
-	counts[kind].Add(1)
-	defer func() { counts[x.obs.Kind].Add(-1) }()
+	x.counted = true
+	x.c.p.counts[kind].Add(1)
 	if kind == Control {
-		return x.control()
+		return nextOf(x.control())
 	}
 	return x.instance()
 }
@@ -139,28 +164,29 @@ func (x *exchange) become(k Kind) {
 }
 
 // instance serves a request for an instance.
-func (x *exchange) instance() (keep, graceful bool) {
+func (x *exchange) instance() next {
 	c := x.c
 	if refusal := x.prepare(); refusal != nil {
-		return x.reject(refusal)
+		return nextOf(x.reject(refusal))
 	}
 	if hops, limited := x.maxForwards(); limited && hops == 0 {
-		return x.answerOptions()
+		return nextOf(x.answerOptions())
 	}
 	if !c.begin(resolving, x.bodyInHand()) {
 		x.obs.End = ClientGone
-		return false, false
+		return hangUp
 	}
 	u, refusal := x.forward()
 	switch {
 	case u != nil && x.res.WebSocket:
-		return x.tunnel(u)
+		x.tunnel(u)
+		return passedOn
 	case u != nil:
-		return x.relay(u)
+		return nextOf(x.relay(u))
 	case refusal == nil:
-		return x.broken()
+		return nextOf(x.broken())
 	}
-	return x.reject(refusal)
+	return nextOf(x.reject(refusal))
 }
 
 // prepare judges what needs no store.

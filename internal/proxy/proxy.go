@@ -150,25 +150,34 @@ func (p *Proxy) start(nc net.Conn) {
 	p.served.Add(1)
 	p.mu.Unlock()
 	p.watcher.add(c)
-	go func() {
-		defer p.served.Done()
-		defer p.forget(c)
-		defer func() {
-			if v := recover(); v != nil {
-				p.reportPanic(v)
-			}
-		}()
-		c.serve()
-	}()
+	go p.attend(c, c.serve)
 }
 
-// forget closes c and whatever it still holds.
+// attend runs f for c and closes c when f says that it is over, or panics.
+func (p *Proxy) attend(c *conn, f func() (over bool)) {
+	over := true
+	defer func() {
+		if v := recover(); v != nil {
+			p.reportPanic(v)
+		}
+		if over {
+			p.forget(c)
+		}
+	}()
+	over = f()
+}
+
+// forget closes c and whatever it still holds, once.
 func (p *Proxy) forget(c *conn) {
 	p.watcher.remove(c)
 	p.mu.Lock()
+	_, known := p.conns[c.id]
 	delete(p.conns, c.id)
 	p.mu.Unlock()
-	c.end()
+	if known {
+		c.end()
+		p.served.Done()
+	}
 }
 
 func (p *Proxy) closeIdle() {

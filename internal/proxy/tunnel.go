@@ -8,10 +8,11 @@ import (
 // close graces: a peer that ignores it must not hold both connections.
 const tunnelGraces = 5
 
-// tunnel passes the 101 and then bytes, until both directions have ended. What
-// either side sent early is still unread and goes first. Both directions park
-// in the poller without a block.
-func (x *exchange) tunnel(u *upstream) (keep, graceful bool) {
+// tunnel passes the 101 and leaves the connection to two goroutines, one for
+// each direction: fresh ones, because a stack that has run an exchange is twice
+// as large as a parked direction needs. What either side sent early is still
+// unread and goes first. Both park in the poller without a block.
+func (x *exchange) tunnel(u *upstream) {
 	c := x.c
 	c.answer(tunnelled)
 	x.obs.Status = 101
@@ -24,25 +25,24 @@ func (x *exchange) tunnel(u *upstream) (keep, graceful bool) {
 		c.interrupt(cutClient)
 	}
 	x.releaseHeads()
-	back := make(chan struct{})
-	go func() {
-		defer close(back)
-		defer func() {
-			if v := recover(); v != nil {
-				c.p.reportPanic(v)
-				c.interrupt(cutClient)
-			}
-		}()
-		c.tunnelEnds(c.pipe(&c.socket, &u.socket, &x.obs.BytesIn, ClientGone, WorkerGone))
-	}()
-	c.tunnelEnds(c.pipe(&u.socket, &c.socket, &x.obs.BytesOut, WorkerGone, ClientGone))
-	<-back
+	go c.p.attend(c, func() bool { return x.direction(&c.socket, &u.socket, &x.obs.BytesIn, ClientGone, WorkerGone) })
+	go c.p.attend(c, func() bool { return x.direction(&u.socket, &c.socket, &x.obs.BytesOut, WorkerGone, ClientGone) })
+}
+
+// direction runs one direction; the last one to end ends the exchange.
+func (x *exchange) direction(from, to *socket, n *int64, fromGone, toGone End) (over bool) {
+	c := x.c
+	if last := c.tunnelEnds(c.pipe(from, to, n, fromGone, toGone)); !last {
+		return false
+	}
 	if c.broke != Complete {
 		x.obs.End = x.endOf(c.broke)
 	}
+	u := c.up
 	c.detach()
 	u.close()
-	return false, false
+	x.finish()
+	return true
 }
 
 // pipe copies until from's FIN, which it passes on, or until an error, which
@@ -70,9 +70,10 @@ func (c *conn) pipe(from, to *socket, n *int64, fromGone, toGone End) End {
 
 // tunnelEnds hears of the end of one direction: an error ends the other one,
 // too, a FIN lets it go on while it is not silent.
-func (c *conn) tunnelEnds(end End) {
+func (c *conn) tunnelEnds(end End) (last bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.ended++
 	if end != Complete {
 		if c.broke == Complete && c.halves == 0 {
 			c.broke = end
@@ -81,10 +82,11 @@ func (c *conn) tunnelEnds(end End) {
 			_ = c.up.nc.SetDeadline(past)
 		}
 		_ = c.nc.SetDeadline(past)
-		return
+		return c.ended == 2
 	}
 	c.halves++
 	c.tunnelGraceLocked()
+	return c.ended == 2
 }
 
 // tunnelHeard renews the grace of a tunnel that is half-closed.

@@ -306,12 +306,15 @@ func replying(answer string) script {
 // keeps connections; before that another one is opened.
 const proven = 70 * time.Millisecond
 
-// prove shows that the worker keeps its connections; it gets two requests.
+// prove shows that the worker keeps its connections; it gets two requests, the
+// first of this world.
 func (w *world) prove() {
 	w.t.Helper()
 	w.ask(bodyless)
+	w.exchange(0)
 	time.Sleep(proven)
 	w.ask(bodyless)
+	w.exchange(1)
 }
 
 const okAnswer = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
