@@ -20,7 +20,7 @@ func TestFC47TheFrozenWorker(t *testing.T) {
 		return
 	}
 	t.Parallel()
-	const lease = 2 * time.Second
+	const lease = 4 * time.Second
 	n := start(t, fmt.Sprint("PINBOARD_LEASE_TTL_MS=", lease.Milliseconds()))
 	frozen := n.child()
 	frozen.hear("beat 200 <nil>")

@@ -50,7 +50,7 @@ func run(m *testing.M) int {
 	}
 	// These tests wait much and compute little: more of them at a time than
 	// processors.
-	flag.Set("test.parallel", "16")
+	flag.Set("test.parallel", "12")
 	return m.Run()
 }
 

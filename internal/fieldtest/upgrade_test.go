@@ -185,7 +185,7 @@ func TestFC08TunnelsOutliveNobody(t *testing.T) {
 // cut, and the id lives on elsewhere at a higher epoch.
 func TestFC08TunnelsAreCutAtTheLapse(t *testing.T) {
 	t.Parallel()
-	const lease = 1500 * time.Millisecond
+	const lease = 4 * time.Second
 	n := start(t, fmt.Sprint("PINBOARD_LEASE_TTL_MS=", lease.Milliseconds()))
 	script := func(c *rawtest.Conn) {
 		m, ok := c.Head()
