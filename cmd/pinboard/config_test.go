@@ -58,6 +58,7 @@ func TestBadValues(t *testing.T) {
 		{"T PINBOARD_AFFINITY=moon", "", `PINBOARD_AFFINITY (--affinity): affinity "moon": want ip, header:Name, cookie:name, query:name or none`},
 		{"T PINBOARD_BALANCE_FACTOR=0.9", "", "PINBOARD_BALANCE_FACTOR: want 1 to 1000, got 0.9"},
 		{"T PINBOARD_BALANCE_FACTOR=NaN", "", "PINBOARD_BALANCE_FACTOR: want 1 to 1000, got NaN"},
+		{"T PINBOARD_PLACE_RATE=-1", "", "PINBOARD_PLACE_RATE: want 0 to 1000000, got -1"},
 		{"T PINBOARD_RESTATE_AFTER=0", "", "PINBOARD_RESTATE_AFTER: want at least 1, got 0"},
 		{"T PINBOARD_TRUSTED_PROXIES=10.0.0.0/33", "", `PINBOARD_TRUSTED_PROXIES (--trusted-proxies): want a comma-separated list of CIDRs, got "10.0.0.0/33"`},
 		{"T PINBOARD_ADVERTISE_DENY=10.0.0.0/8,,", "", `PINBOARD_ADVERTISE_DENY (--advertise-deny): want a comma-separated list of CIDRs, got ""`},
