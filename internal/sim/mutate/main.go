@@ -40,7 +40,7 @@ var suites = []suite{
 	{"story", []string{"-run", "TestStories", "./internal/sim"}},
 	{"test", []string{"./internal/directory/...", "./internal/memstore"}},
 	{"seeds", []string{"-run", "TestSeeds$", "./internal/sim", "-sim.seeds=400", "-sim.noshrink"}},
-	{"redis", []string{"./internal/redisstore"}},
+	{"redis", []string{"-run", "TestStore$|Epoch|Commit|Changed|Clock|Late", "./internal/redisstore"}},
 }
 
 func main() {

@@ -88,6 +88,7 @@ var faults = []fault{
 	one("G1", "a commit on Redis does not look at the server", script, "if run ~= ARGV[2] then return reply('server') end\n", ""),
 	one("G4", "a commit on Redis happens at any time ahead", script, "if now > tonumber(ARGV[4]) then return reply('ahead') end\n", ""),
 	one("G4", "a commit on Redis happens at a time before its read", script, "if now < tonumber(ARGV[3]) then return reply('back') end\n", ""),
+	one("G4", "a stepped clock of a Redis leaves its buckets warm", redis, "if !cooling && s.cool[b].Load() {", "if false {"),
 	one("R5", "a commit on Redis happens after its not-after", script, "if now >= tonumber(ARGV[5]) then return reply('late') end\n", ""),
 	one("R1", "epochs on Redis do not follow the clock", script, "  lo = lo + 1\n  if lo == 4294967296 then hi, lo = hi + 1, 0 end\n  raise(math.floor(now / 4294967296), now % 4294967296)\n", "  lo = lo + 1\n  if lo == 4294967296 then hi, lo = hi + 1, 0 end\n"),
 	one("R1", "a new generation on Redis leaps nowhere", script, "  hi, lo = hi + h + math.floor((lo + l) / 4294967296), (lo + l) % 4294967296\n", ""),
