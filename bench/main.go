@@ -98,7 +98,7 @@ const (
 )
 
 func parseOptions(args []string) (Options, error) {
-	o := Options{Rounds: 10, Latency: 6, Window: 3 * time.Second, Open: 4 * time.Second, Tries: 4, Idle: 5000, Rows: fullRows}
+	o := Options{Rounds: 8, Latency: 4, Window: 3 * time.Second, Open: 3 * time.Second, Tries: 4, Idle: 5000, Rows: fullRows}
 	fs := flag.NewFlagSet("bench", flag.ContinueOnError)
 	quick := fs.Bool("quick", false, "few and short rounds: a first look, not a result")
 	fs.BoolVar(&o.Write, "write", false, "write the results into docs/performance.md")
