@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -188,6 +189,7 @@ func TestLostShard(t *testing.T) {
 		t.Fatal(err)
 	}
 	lost := c.Owner(c.Slot(s.TagKey(0, "")))
+	caughtUp(c.Nodes[lost], c.Nodes[3+lost])
 	c.Nodes[lost].Stop()
 	begun := time.Now()
 	for b := range 8 {
@@ -214,6 +216,15 @@ func TestLostShard(t *testing.T) {
 	}
 }
 
+// caughtUp waits until the replica has what the primary has now.
+func caughtUp(primary, replica *redistest.Server) {
+	at, _ := strconv.Atoi(primary.Info("replication", "master_repl_offset"))
+	replica.Await("replica caught up", func() bool {
+		n, _ := strconv.Atoi(replica.Info("replication", "slave_repl_offset"))
+		return n >= at
+	})
+}
+
 // slotOwner is StartCluster's layout for three primaries.
 func slotOwner(slot int) int {
 	for i := range 3 {
@@ -227,12 +238,13 @@ func slotOwner(slot int) int {
 func TestSentinelFailover(t *testing.T) {
 	t.Parallel()
 	a := redistest.Start(t)
-	redistest.StartReplica(t, a)
+	b := redistest.StartReplica(t, a)
 	sent := redistest.StartSentinels(t, 3, a, 1)
 	s := open(t, sent.URL())
 	if err := all(s, furnish); err != nil {
 		t.Fatal(err)
 	}
+	caughtUp(a, b)
 	sent.Failover()
 	a.Await("the new primary serves", func() bool {
 		return all(s, func(tx *directory.Tx) error {

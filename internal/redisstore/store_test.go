@@ -112,6 +112,7 @@ func TestWritesComeBack(t *testing.T) {
 		tx.PutBinding(bind, &directory.Binding{Env: "blue", Epoch: 3, Wait: 8})
 		tx.PutOrders("proc", []directory.Order{{MsgID: "m", Key: key("a"), Epoch: 5}})
 		tx.Add("count", 3)
+		tx.Add(directory.PlaceCount(sessionA), 2)
 		tx.Log(directory.Entry{Cause: "placed", Key: key("a").String()})
 		return nil
 	})
@@ -171,13 +172,39 @@ func TestWritesComeBack(t *testing.T) {
 		tx.Add("count", -3)
 		return nil
 	})
+	update(t, s, func(tx *directory.Tx) error {
+		if n := tx.Count(directory.PlaceCount(sessionA)); n != 0 {
+			t.Errorf("%d placements of a session forgotten", n)
+		}
+		return nil
+	})
 	rows, next, err := s.Walk(context.Background(), 0, "", 100)
 	if err != nil || len(rows) != 0 || next != "" {
 		t.Fatalf("walk: %v %q %v", rows, next, err)
 	}
 }
 
-// FC-51, issue of a thundering herd: one id, 500 first requests over three
+// Nothing of a bucket grows without bound.
+func TestRingIsCapped(t *testing.T) {
+	s := open(t, redistest.Start(t).URL())
+	for i := range 3 {
+		update(t, s, func(tx *directory.Tx) error {
+			for j := range 300 {
+				tx.Log(directory.Entry{Cause: fmt.Sprint(i*300 + j)})
+			}
+			return nil
+		})
+	}
+	e, err := s.Entries(context.Background(), 0, 10_000)
+	if err != nil || len(e) != 512 || e[0].Cause != "899" || e[511].Cause != "388" {
+		t.Fatalf("%d entries, %v", len(e), err)
+	}
+	if e, err := s.Entries(context.Background(), 0, 0); err != nil || len(e) != 0 {
+		t.Fatalf("none asked for, %d given, %v", len(e), err)
+	}
+}
+
+// FC-51, a thundering herd: one id, 500 first requests over three
 // nodes, one winner, one epoch.
 func TestOneWinner(t *testing.T) {
 	srv := redistest.Start(t)
