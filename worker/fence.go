@@ -14,6 +14,7 @@ type key struct{ ns, id string }
 type fence struct {
 	epoch    pinboard.Epoch
 	released bool
+	given    bool // released, and the id was given back: nothing of it is left here
 	used     time.Time
 }
 
@@ -42,9 +43,10 @@ func (f fences) admit(k key, epoch pinboard.Epoch, now time.Time, memory time.Du
 }
 
 // release closes an epoch for ever; a higher one that came meanwhile stands.
-func (f fences) release(k key, epoch pinboard.Epoch, now time.Time) {
+// given says that the id goes back to Pinboard.
+func (f fences) release(k key, epoch pinboard.Epoch, now time.Time, given bool) {
 	if last, known := f[k]; !known || last.epoch <= epoch {
-		f[k] = fence{epoch: epoch, released: true, used: now}
+		f[k] = fence{epoch: epoch, released: true, given: given, used: now}
 	}
 }
 

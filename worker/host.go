@@ -31,12 +31,18 @@ func (h *Handler) held() map[string][]string {
 	return out
 }
 
-// quit closes what may have another owner.
+// quit closes what may have another owner. What had closed already when the
+// registration listed it is given back once more: a release that was under way
+// may have arrived before the registration, and Pinboard waits for one behind
+// it.
 func (h *Handler) quit(duplicates []api.Instance) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, d := range duplicates {
-		if in := h.table[key{d.NS, d.ID}]; in != nil {
+		k := key{d.NS, d.ID}
+		if last := h.fences[k]; last.given {
+			h.session.releases.repeat(k, last.epoch)
+		} else if in := h.table[k]; in != nil {
 			h.closeLocked(in)
 		}
 	}

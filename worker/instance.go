@@ -218,7 +218,7 @@ func (in *Instance) close() {
 	<-in.quiet
 	clean := in.runHooks()
 	in.endHooks(ErrStopped)
-	if epoch, ok := h.fenceOff(in); ok && clean {
+	if epoch, ok := h.fenceOff(in, clean); ok && clean {
 		h.session.releases.add(in.k, epoch)
 	}
 	h.forget(in)
@@ -226,14 +226,14 @@ func (in *Instance) close() {
 
 // fenceOff closes the epoch of an instance that is no more; false if the id is
 // to be tried again at the same epoch.
-func (h *Handler) fenceOff(in *Instance) (pinboard.Epoch, bool) {
+func (h *Handler) fenceOff(in *Instance, given bool) (pinboard.Epoch, bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if in.retry {
 		return 0, false
 	}
 	h.counts[in.Namespace].Evictions++
-	h.fences.release(in.k, in.epoch, time.Now())
+	h.fences.release(in.k, in.epoch, time.Now(), given)
 	return in.epoch, true
 }
 

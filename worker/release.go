@@ -62,6 +62,13 @@ func (r *releases) add(k key, epoch pinboard.Epoch) {
 	}
 }
 
+// repeat queues a release again, behind the next answer of the session.
+func (r *releases) repeat(k key, epoch pinboard.Epoch) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.waiting = append(r.waiting, &released{k: k, epoch: epoch, tried: make(chan struct{})})
+}
+
 func (o *released) give() {
 	if !o.unsent {
 		o.unsent = true

@@ -119,7 +119,7 @@ func TestFencesNeverGoBack(t *testing.T) {
 				f.sweep(now, memory)
 			case 1:
 				if epoch == highest {
-					f.release(k, epoch, now)
+					f.release(k, epoch, now, true)
 					gone[epoch], used = true, now
 				}
 			case 2:

@@ -303,6 +303,30 @@ func TestReleaseWaitsForASession(t *testing.T) {
 	})
 }
 
+// A release and a registration that lists the id are under way at once, and
+// the release arrives first: then the registration makes the id a duplicate
+// that waits for a release. It gets one.
+func TestReleaseThatOvertookTheRegistration(t *testing.T) {
+	bubble(t, func(t *testing.T, g *registry, h *Handler, d *diary) {
+		g.get("/t/a")
+		g.get("/t/b")
+		g.fail("heartbeat", fault{status: 409, body: `{"reregister":true}`})
+		g.fail("release", fault{after: time.Second}) // taken at once, answered late
+		time.Sleep(2500 * time.Millisecond)
+		h.quit([]api.Instance{{NS: "/t", ID: "a"}})
+		time.Sleep(2 * time.Second)
+		if r := g.sent("register"); len(r) != 2 || !strings.Contains(r[1].body, `["a","b"]`) {
+			t.Fatalf("registrations: %v", r)
+		}
+		r := g.sent("release")
+		if len(r) != 2 || !strings.Contains(r[1].body, `{"sessionId":"s2","namespace":"/t","id":"a","epoch":"1001"}`) {
+			t.Errorf("releases: %v", r)
+		}
+		expect(t, "the other", g.get("/t/b"), 200, "b 2")
+		expect(t, "anew", g.get("/t/a"), 200, "a 1")
+	})
+}
+
 // Retries of a release: three, then with the next answer of the session.
 func TestReleaseIsRetried(t *testing.T) {
 	bubble(t, func(t *testing.T, g *registry, h *Handler, d *diary) {
