@@ -101,15 +101,15 @@ func TestFC16IdleLimitStaysBelowTheWorkers(t *testing.T) {
 func TestFC16UnreadIsNotUnsent(t *testing.T) {
 	t.Parallel()
 	n := start(t)
-	var conns atomic.Int64
+	reset := make(chan struct{})
 	w := n.worker(func(c *rawtest.Conn) {
-		conns.Add(1)
 		if _, ok := c.Request(); ok {
 			c.Write(rawtest.Response(200, "ok"))
-			time.Sleep(200 * time.Millisecond) // the next request is in the buffer now
+			<-reset
 			c.RST()
 		}
 	})
+	defer close(reset)
 	c := n.dial()
 	for i := range 5 {
 		c.Write(post("/t/a", "hi"))
@@ -119,6 +119,8 @@ func TestFC16UnreadIsNotUnsent(t *testing.T) {
 		before := len(w.got())
 		time.Sleep(50 * time.Millisecond)
 		c.Write(post("/t/a", "hi"))
+		time.Sleep(300 * time.Millisecond) // it lies in the worker's buffer now
+		reset <- struct{}{}
 		if m := c.Final("POST"); !ours(m, 502, "worker_broken") {
 			t.Errorf("trial %d: %q", i, m.Raw)
 		}

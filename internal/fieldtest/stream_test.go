@@ -235,7 +235,7 @@ func TestFC12ClientGoneIsFelt(t *testing.T) {
 // FC-13: FIN behind a complete request is no good-bye.
 func TestFC13HalfClosedClientsAreAnswered(t *testing.T) {
 	t.Parallel()
-	n := start(t)
+	n := start(t, "PINBOARD_HALF_CLOSE_GRACE_MS=2500")
 	n.worker(func(c *rawtest.Conn) {
 		for {
 			m, ok := c.Request()
@@ -245,7 +245,7 @@ func TestFC13HalfClosedClientsAreAnswered(t *testing.T) {
 			time.Sleep(300 * time.Millisecond)
 			if strings.HasSuffix(m.Target(), "/slowly") { // longer than the grace, never silent for it
 				c.Write(sseHead)
-				for range 4 {
+				for range 8 {
 					time.Sleep(400 * time.Millisecond)
 					c.Write(chunk("x"))
 				}
@@ -259,7 +259,7 @@ func TestFC13HalfClosedClientsAreAnswered(t *testing.T) {
 		get("/t/a"):         "/t/a",
 		post("/t/a", "hey"): "/t/ahey",
 		ask("POST", "/t/a", "Transfer-Encoding: chunked") + "3\r\nhey\r\n0\r\n\r\n": "/t/ahey",
-		get("/t/slowly"): "xxxx",
+		get("/t/slowly"): "xxxxxxxx",
 	} {
 		c := n.dial()
 		c.Write(request)
