@@ -56,6 +56,7 @@ type conn struct {
 	phase  phase
 	since  time.Time // start of an idle phase
 	up     *upstream // of the exchange under way
+	asked  time.Time // when the request was sent on
 	target uint64    // bytes of up to be acknowledged before its user timeout ends
 	headBy time.Time // the worker's head is due; zero: no limit
 	watch  directory.Watch
@@ -130,8 +131,6 @@ func (c *conn) end() {
 	}
 	_ = c.nc.Close()
 }
-
-var errHeadLate = errors.New("request head too slow")
 
 // readHead reads and parses one request head; its bytes stay unread until the
 // exchange is done with them. An error is an end without an answer.
@@ -209,9 +208,9 @@ func (c *conn) begin(ph phase, complete bool) bool {
 }
 
 // attach lends u to the watchers of this exchange.
-func (c *conn) attach(u *upstream, w directory.Watch, read, headBy time.Time, head int) bool {
+func (c *conn) attach(u *upstream, w directory.Watch, read, now, headBy time.Time, head int) bool {
 	c.mu.Lock()
-	c.up, c.watch, c.reread, c.headBy = u, w, read, headBy
+	c.up, c.watch, c.reread, c.asked, c.headBy = u, w, read, now, headBy
 	c.phase = awaiting
 	u.start = u.sent
 	c.target = u.sent + uint64(head)

@@ -105,7 +105,7 @@ func TestClientGoneDuringResolve(t *testing.T) {
 		if err := await(t, "the resolve is given up", slow.left, felt); err != context.Canceled {
 			t.Errorf("resolve ended by %v", err)
 		}
-		if x := w.exchange(0); x.End != proxy.ClientGone || x.Status != 0 {
+		if x := w.exchange(0); x.End != proxy.ClientGone || x.Status != 0 || x.Refusal != nil {
 			t.Errorf("observed %v %d", x.End, x.Status)
 		}
 	}

@@ -24,8 +24,8 @@ func (x *exchange) reject(r *pinboard.Refusal) (keep, graceful bool) {
 	x.obs.End, x.obs.Refusal, x.obs.Status = Rejected, r, r.Status
 	switch c.cause() {
 	case uncut:
-	case cutClient:
-		x.obs.End, x.obs.Status = ClientGone, 0
+	case cutClient: // nobody is told
+		x.obs.End, x.obs.Refusal, x.obs.Status = ClientGone, nil, 0
 		return false, false
 	default:
 		_ = c.nc.SetDeadline(time.Time{})

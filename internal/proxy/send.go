@@ -34,7 +34,7 @@ func (x *exchange) deliver(ctx context.Context) (u *upstream, late bool, _ *pinb
 			headBy = now.Add(p.cfg.ResponseTimeout)
 		}
 		watch := directory.Watch{Key: x.place.Key, Process: x.place.Worker.Process, Deadline: x.place.Deadline}
-		if !c.attach(u, watch, x.place.Sent, headBy, len(x.out)) {
+		if !c.attach(u, watch, x.place.Sent, now, headBy, len(x.out)) {
 			x.discard(u)
 			return nil, false, nil
 		}

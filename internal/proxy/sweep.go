@@ -107,7 +107,8 @@ func (c *conn) sweep(now time.Time) (due time.Time) {
 	if c.up == nil {
 		return time.Time{}
 	}
-	if c.up.armed && c.up.acknowledged(c.target) {
+	// Most requests are over before it is worth asking the kernel.
+	if c.up.armed && now.Sub(c.asked) >= sweepEvery && c.up.acknowledged(c.target) {
 		c.up.armed = setUserTimeout(c.up.tcp, 0) != nil
 	}
 	if !c.headBy.IsZero() {
