@@ -135,10 +135,10 @@ func (o *observer) resolved(p directory.Placement, err error) {
 func failure(err error) string {
 	var refusal *pinboard.Refusal
 	switch {
+	case errors.Is(err, context.Canceled): // also when it is why the store gave no answer
+		return "canceled"
 	case errors.As(err, &refusal):
 		return refusal.Code
-	case errors.Is(err, context.Canceled):
-		return "canceled"
 	}
 	return pinboard.StoreUnavailable.Code
 }

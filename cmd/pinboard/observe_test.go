@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"bytes"
 	"errors"
 	"log/slog"
@@ -61,8 +62,9 @@ func TestResolutionsAreCountedByOutcome(t *testing.T) {
 	o.resolved(directory.Placement{Fresh: true}, nil)
 	o.resolved(directory.Placement{}, pinboard.ColdStart)
 	o.resolved(directory.Placement{}, errors.New("anything else"))
+	o.resolved(directory.Placement{}, errors.Join(pinboard.StoreUnavailable, context.Canceled))
 	text := exposition(o.metrics)
-	for _, outcome := range []string{"found", "placed", "cold_start", "store_unavailable"} {
+	for _, outcome := range []string{"found", "placed", "cold_start", "store_unavailable", "canceled"} {
 		if !strings.Contains(text, `pinboard_resolutions_total{outcome="`+outcome+`"} 1`) {
 			t.Errorf("no %s", outcome)
 		}
