@@ -40,15 +40,30 @@ func Run(t *testing.T, traces int, open func(t *testing.T) Rig) {
 			t.Run(fmt.Sprint("seed", seed), func(t *testing.T) { newTrace(t, open(t), seed).run(120) })
 		}
 	})
+	t.Run("Hostnames", func(t *testing.T) {
+		served := 0
+		for seed := range uint64(traces) {
+			t.Run(fmt.Sprint("seed", seed), func(t *testing.T) {
+				tr := newHostTrace(t, open(t), seed)
+				tr.run(150)
+				served += tr.served
+			})
+		}
+		if served < 5*traces {
+			t.Errorf("only %d answers with an owner in %d traces", served, traces)
+		}
+	})
 	t.Run("OneWinner", func(t *testing.T) { oneWinner(t, open(t)) })
 }
 
 // Node returns a directory on the rig's store with seeded randomness.
-func Node(r Rig, seed uint64) *directory.Directory {
+func Node(r Rig, seed uint64) *directory.Directory { return node(r, seed, false) }
+
+func node(r Rig, seed uint64, hostnames bool) *directory.Directory {
 	rnd := rand.New(rand.NewPCG(seed, 2))
 	var mu sync.Mutex // guards rnd: stories resolve from many goroutines
 	return directory.New(directory.Options{
-		Store: r.Store(), Lease: Lease, Node: fmt.Sprint("n", seed), Now: r.Now, Rand: rand.NewPCG(seed, 1),
+		Store: r.Store(), Lease: Lease, Hostnames: hostnames, Node: fmt.Sprint("n", seed), Now: r.Now, Rand: rand.NewPCG(seed, 1),
 		Secrets: func(n int) []byte {
 			mu.Lock()
 			defer mu.Unlock()
