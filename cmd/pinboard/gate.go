@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"net/http"
 	"sync/atomic"
 
@@ -16,6 +15,7 @@ import (
 // Until open is called everything is refused with a clear, retryable answer.
 type gate struct {
 	resolved func(directory.Placement, error)
+	outside  http.Handler // the registry without a store
 	inside   atomic.Pointer[inside]
 }
 
@@ -76,14 +76,7 @@ func (g *gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		in.registry.ServeHTTP(w, r)
 		return
 	}
-	// Before the store is reached nothing can be granted to anybody, so nobody
-	// is asked who he is.
-	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("Retry-After", "1")
-	w.WriteHeader(http.StatusServiceUnavailable)
-	_ = json.NewEncoder(w).Encode(map[string]string{
-		"error": pinboard.StoreUnavailable.Text, "code": pinboard.StoreUnavailable.Code,
-	})
+	g.outside.ServeHTTP(w, r)
 }
 
 var _ proxy.Directory = (*gate)(nil)

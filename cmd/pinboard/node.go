@@ -57,6 +57,7 @@ func newNode(c *Config, tokens *passport.Source, log *slog.Logger, listener net.
 	seen := &observer{metrics: n.metrics, log: log}
 	n.gate = &gate{resolved: seen.resolved}
 	n.workers = outbound.New(outbound.Config{Policy: n.policy})
+	n.gate.outside = n.registry(nil)
 	control := &server.Control{Metrics: n.metrics.Handler(), Registry: n.gate}
 	minter := attest.NewMinter(time.Now, func(w *directory.Worker) (string, string) { return w.Session, w.Secret })
 
@@ -131,8 +132,8 @@ func (n *node) close() {
 	}
 }
 
-// registry is the control plane on a directory.
-func (n *node) registry(d *directory.Directory) *registry.Server {
+// registry is the control plane on a directory, nil before there is one.
+func (n *node) registry(d registry.Directory) *registry.Server {
 	return registry.New(registry.Config{
 		Directory: d, Workers: n.workers, Tokens: n.tokens, Policy: n.policy,
 		RequireProof: n.cfg.RequireProof, HostnameAware: n.cfg.HostnameAware, LegacyPaths: n.cfg.LegacyPaths,

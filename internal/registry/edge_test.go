@@ -203,3 +203,18 @@ func TestRetryAfterIsSpread(t *testing.T) {
 		}
 	}
 }
+
+// While the store is not reached yet a token is judged all the same (FC-55).
+func TestWithoutAStore(t *testing.T) {
+	n := start(t, nil)
+	n.server.Directory = nil
+	if a := n.call("POST", "/registry/register", "wrong", "{"); a.status != 401 {
+		t.Errorf("wrong token: %d %s", a.status, a.text)
+	}
+	if a := n.call("GET", "/registry/nope", "root", ""); a.status != 404 {
+		t.Errorf("unknown path: %d %s", a.status, a.text)
+	}
+	if a := n.call("POST", "/registry/register", "root", "{"); a.status != 503 || a.body["code"] != "store_unavailable" || a.header.Get("Retry-After") == "" {
+		t.Errorf("right token: %d %s", a.status, a.text)
+	}
+}

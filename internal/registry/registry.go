@@ -52,10 +52,10 @@ type Tokens interface {
 	Authenticate(authorization []string) (*passport.Principal, bool)
 }
 
-// Config is everything a Server is told. Directory, Workers and Tokens must be
-// set; any other zero value means the stated default.
+// Config is everything a Server is told. Workers and Tokens must be set; any
+// other zero value means the stated default.
 type Config struct {
-	Directory Directory
+	Directory Directory // nil while the store is not reached: every permitted call is StoreUnavailable
 	Workers   Workers
 	Tokens    Tokens
 	Policy    outbound.Policy // which address literals may be advertised

@@ -19,7 +19,8 @@ import (
 type serveFunc func(w http.ResponseWriter, r *http.Request, p *passport.Principal) (any, error)
 
 // ServeHTTP judges, in this order: the token, the path, the method, the scope;
-// only then is the body read. Paths are compared as they were received, so an
+// only then is the body read, and only then does it matter whether the store
+// is there. Paths are compared as they were received, so an
 // escaped or doubled slash opens nothing (FC-29).
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	p, ok := s.Tokens.Authenticate(r.Header["Authorization"])
@@ -37,6 +38,8 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s.refuse(w, pinboard.MethodNotAllowed)
 	case !p.May(route.scope):
 		s.refuse(w, denied("token lacks the scope "+route.scope))
+	case s.Directory == nil:
+		s.refuse(w, pinboard.StoreUnavailable)
 	default:
 		answer, err := route.serve(w, r, p)
 		if err != nil {
