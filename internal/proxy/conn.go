@@ -227,6 +227,7 @@ func (c *conn) attach(u *upstream, w directory.Watch, read, now, headBy time.Tim
 func (c *conn) answer(ph phase) {
 	c.mu.Lock()
 	c.phase, c.headBy = ph, time.Time{}
+	c.heardLocked()
 	c.mu.Unlock()
 }
 
@@ -308,18 +309,22 @@ func (c *conn) finLocked() {
 				c.cutLocked(cutClient)
 			}
 		})
-	case (c.phase == awaiting || c.phase == answering) && c.sent && c.up != nil:
-		_ = c.up.nc.SetReadDeadline(time.Now().Add(c.p.cfg.HalfCloseGrace))
+	case c.phase == awaiting || c.phase == answering:
+		c.heardLocked()
 	}
 }
 
 // heard re-arms the grace of a half-closed client after bytes of the worker.
 func (c *conn) heard() {
 	c.mu.Lock()
-	if c.fin && c.why == uncut && c.up != nil {
+	c.heardLocked()
+	c.mu.Unlock()
+}
+
+func (c *conn) heardLocked() {
+	if c.fin && c.sent && c.why == uncut && c.up != nil {
 		_ = c.up.nc.SetReadDeadline(time.Now().Add(c.p.cfg.HalfCloseGrace))
 	}
-	c.mu.Unlock()
 }
 
 // uploaded notes that the request is complete: from now on the worker's head
@@ -331,9 +336,7 @@ func (c *conn) uploaded() {
 		c.headBy = c.p.cfg.Now().Add(timeout)
 		c.p.sweeper.before(c.headBy)
 	}
-	if c.fin && c.up != nil && c.why == uncut {
-		c.finLocked()
-	}
+	c.heardLocked()
 	c.mu.Unlock()
 }
 

@@ -156,13 +156,15 @@ func TestHalfClosedClientGetsItsAnswer(t *testing.T) {
 // and ends after the grace of silence.
 func TestHalfClosedClientIsLeftAfterSilence(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, func(c *proxy.Config) { c.HalfCloseGrace = 150 * time.Millisecond })
+	w := newWorld(t, func(c *proxy.Config) { c.HalfCloseGrace = 500 * time.Millisecond })
 	ended := make(chan error, 1)
 	s := newScripted(t, func(s *scripted, c net.Conn, r *bufio.Reader) {
 		s.receive(r)
+		time.Sleep(300 * time.Millisecond) // the head, too, ends a silence
 		io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n")
+		time.Sleep(300 * time.Millisecond)
 		for range 6 {
-			time.Sleep(50 * time.Millisecond)
+			time.Sleep(100 * time.Millisecond)
 			io.WriteString(c, "1\r\nx\r\n")
 		}
 		_, err := io.Copy(io.Discard, r)
