@@ -78,7 +78,10 @@ func (p *Rules) proved(tx *Tx, s *Session, proof Proof) {
 		s.Degraded |= ProofsMissing
 	case ProofRefused:
 		s.Degraded |= ProofsRefused
-	default:
+	case ProofNone:
+		if !s.Worker.Proven { // and never will be: each beat is worth another forward
+			s.Degraded &^= ProofsRefused
+		}
 		return
 	}
 	if s.FailSince == 0 {

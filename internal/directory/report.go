@@ -11,6 +11,7 @@ import (
 const (
 	reportTime   = 2 * time.Second  // a report's own time with the store
 	connectFails = 3                // failed data-plane connects in a row that degrade a worker
+	refusedPause = time.Second      // between two flags for refused attestations of one session
 	elsewhere    = 30 * time.Second // how recent a connect to another worker must be to trust our own network
 )
 
@@ -25,7 +26,8 @@ type health struct {
 
 type streak struct {
 	connects int
-	flagged  Degrade // causes this node has set in the store
+	flagged  Degrade   // causes this node has set in the store
+	refused  time.Time // when it last set ProofsRefused; a beat may have cleared it since
 }
 
 // Report says what became of a forward and what the request may do next
@@ -168,8 +170,12 @@ func (d *Directory) badAttestation(_ context.Context, p Placement) Verdict {
 		s = &streak{}
 		h.fails[p.Worker.Session] = s
 	}
-	flag := s.flagged&ProofsRefused == 0
-	s.flagged |= ProofsRefused
+	now := d.o.Now()
+	flag := now.Sub(s.refused) >= refusedPause
+	if flag {
+		s.flagged |= ProofsRefused
+		s.refused = now
+	}
 	h.mu.Unlock()
 	if flag {
 		d.setDegraded(p.Worker, ProofsRefused, 0)

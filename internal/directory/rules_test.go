@@ -579,7 +579,37 @@ func TestBadAttestationOfASettledSessionStopsForwardsUntilASuccess(t *testing.T)
 		t.Fatalf("settled session: %+v", v)
 	}
 	w.refused(0, "a", pinboard.WorkerNotReady)
-	a.mustBeat(0)
+	if err := a.beatWith(0, directory.ProofNone); err != nil {
+		t.Fatal(err)
+	}
+	w.refused(0, "a", pinboard.WorkerNotReady) // a proven worker has to prove itself again
+	for range 2 {                              // however often it happens
+		a.mustBeat(0)
+		p = w.place(0, "a")
+		w.after(time.Second)
+		w.nodes[0].Report(bg, p, directory.BadAttestation)
+		w.refused(0, "a", pinboard.WorkerNotReady)
+	}
+}
+
+// A worker that registered without a challenge has nothing to prove itself
+// with: after each of its beats one forward shows whether it accepts them.
+func TestBadAttestationOfAnUnprovenSessionIsTriedAgainAtEachBeat(t *testing.T) {
+	w := newWorld(t, 1).warm()
+	a := w.proc("w1")
+	a.reg.Worker.Proven = false
+	a.register(0)
+	w.after(6 * time.Second)
+	for range 3 {
+		p := w.place(0, "a")
+		w.nodes[0].Report(bg, p, directory.BadAttestation)
+		w.refused(0, "a", pinboard.WorkerNotReady)
+		w.after(time.Second)
+		if err := a.beatWith(0, directory.ProofNone); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.nodes[0].Report(bg, w.place(0, "a"), directory.Served)
 	w.place(0, "a")
 }
 
