@@ -143,12 +143,18 @@ func (p *process) exit() int {
 func (p *process) signal(s syscall.Signal) { p.cmd.Process.Signal(s) }
 
 // get is one request on a connection of its own; status 0 is no answer.
-func (p *process) get(path string) (status int, body string) {
+func (p *process) get(path string) (status int, body string) { return p.getAs("", path) }
+
+// getAs is get with a bearer token; "" is none.
+func (p *process) getAs(token, path string) (status int, body string) {
 	req, err := http.NewRequest("GET", p.url+path, nil)
 	if err != nil {
 		p.t.Fatal(err)
 	}
 	req.Close = true
+	if token != "" {
+		req.Header.Set("Authorization", "Bearer "+token)
+	}
 	res, err := (&http.Client{Timeout: patience}).Do(req)
 	if err != nil {
 		return 0, err.Error()

@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"net"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -148,14 +147,8 @@ func TestHangupReloadsThePassport(t *testing.T) {
 	write("first-token-of-all")
 	p := serve(t, "PINBOARD_TOKEN=", "PINBOARD_PASSPORT=@"+file).ready()
 	may := func(token string) bool {
-		req, _ := http.NewRequest("GET", p.url+"/registry/workers", nil)
-		req.Header.Set("Authorization", "Bearer "+token)
-		res, err := http.DefaultClient.Do(req)
-		if err != nil {
-			return false
-		}
-		res.Body.Close()
-		return res.StatusCode == 200
+		status, _ := p.getAs(token, "/registry/workers")
+		return status == 200
 	}
 	if !may("first-token-of-all") || may("second-token-of-all") {
 		t.Fatal("the passport is not in force")
