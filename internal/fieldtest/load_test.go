@@ -3,6 +3,7 @@ package fieldtest
 import (
 	"fmt"
 	"net"
+	"os/exec"
 	"slices"
 	"strings"
 	"sync"
@@ -257,4 +258,45 @@ func TestTenThousandBadEndsLeaveNothing(t *testing.T) {
 	wg.Wait()
 	t.Logf("10,000 bad ends in %v", time.Since(begun))
 	n.quietly(before)
+}
+
+// Out of descriptors a node refuses what it cannot serve, serves what it has,
+// and is itself again once the crowd has left.
+func TestOutOfDescriptorsShedsAndRecovers(t *testing.T) {
+	t.Parallel()
+	n := run(t, exec.Command("sh", "-c", `ulimit -n 100 && exec "$0" serve`, binary))
+	n.worker(rawtest.Always(rawtest.Response(200, "ok")))
+	kept := n.dial()
+	ask := func(c *rawtest.Client) rawtest.Message {
+		c.Write(get("/t/a"))
+		return c.Response("GET")
+	}
+	if m := ask(kept); m.Status() != 200 {
+		t.Fatalf("%q", m.Raw)
+	}
+	var crowd []*rawtest.Client
+	for range 150 {
+		crowd = append(crowd, n.dial())
+	}
+	shed := 0
+	for _, c := range crowd[100:] {
+		c.Patience = 100 * time.Millisecond
+		if m := ask(c); ours(m, 503, "overloaded") {
+			shed++
+		}
+	}
+	if m := ask(kept); m.Status() != 200 && !ours(m, 503, "overloaded") {
+		t.Errorf("a connection that was there before: %q, %v", m.Raw, m.End)
+	}
+	if shed == 0 {
+		t.Error("nobody was told")
+	}
+	for _, c := range crowd {
+		c.Close()
+	}
+	eventually(t, "it serves again", func() bool {
+		c := n.dial()
+		defer c.Close()
+		return ask(c).Status() == 200
+	})
 }

@@ -27,9 +27,10 @@ const patience = 30 * time.Second
 
 var binary string
 
-func TestMain(m *testing.M) { os.Exit(run(m)) }
+func TestMain(m *testing.M) { os.Exit(build(m)) }
 
-func run(m *testing.M) int {
+// build makes the node and runs the tests, or is a worker process.
+func build(m *testing.M) int {
 	flag.Parse()
 	if os.Getenv(childVariable) != "" {
 		flag.Set("test.run", "^TestFC47TheFrozenWorker$")
@@ -42,9 +43,9 @@ func run(m *testing.M) int {
 	}
 	defer os.RemoveAll(dir)
 	binary = filepath.Join(dir, "pinboard")
-	build := exec.Command("go", append(append([]string{"build"}, raceFlags...), "-o", binary, "pinboard/cmd/pinboard")...)
-	build.Stderr = os.Stderr
-	if err := build.Run(); err != nil {
+	compile := exec.Command("go", append(append([]string{"build"}, raceFlags...), "-o", binary, "pinboard/cmd/pinboard")...)
+	compile.Stderr = os.Stderr
+	if err := compile.Run(); err != nil {
 		fmt.Fprintln(os.Stderr, "building the node:", err)
 		return 1
 	}
@@ -70,7 +71,13 @@ type node struct {
 // start runs a node on memory:, warm, on a free port; the variables come on top.
 func start(t *testing.T, variables ...string) *node {
 	t.Helper()
-	n := &node{t: t, cmd: exec.Command(binary, "serve"), exited: make(chan struct{})}
+	return run(t, exec.Command(binary, "serve"), variables...)
+}
+
+// run is start with a command line of its own.
+func run(t *testing.T, cmd *exec.Cmd, variables ...string) *node {
+	t.Helper()
+	n := &node{t: t, cmd: cmd, exited: make(chan struct{})}
 	n.cmd.Env = append([]string{
 		"PORT=0", "PINBOARD_HOST=127.0.0.1", "PINBOARD_TOKEN=" + token, "PINBOARD_COLD_START=off",
 		"PINBOARD_SHUTDOWN_NOTICE_MS=0", "LOG_LEVEL=info", "GORACE=halt_on_error=1",
