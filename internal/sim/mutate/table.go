@@ -66,7 +66,7 @@ var faults = []fault{
 		{orders, "if row.Kind == Closing && tx.Now >= row.Made+orderLeases*tx.Meta.Longest {", "if false {"}}},
 	one("R7", "an id is served while its duplicate closes", lookup, "		return pinboard.WindingDown\n	}\n	switch {\n	case s.Replaced", "		return nil\n	}\n	switch {\n	case s.Replaced"),
 	one("R8", "a lapsed row is dropped at once", orders, "return tx.Now >= s.Until+graceLeases*tx.Meta.Longest\n}\n\n// Forget", "return true\n}\n\n// Forget"),
-	one("R8", "dead rows are never collected", orders, "return tx.Now >= s.Until+graceLeases*tx.Meta.Longest\n}\n\n// Forget", "return false\n}\n\n// Forget"),
+	one("R8", "dead rows are never collected", orders, "		if p.spent(tx, row) {\n", "		if false {\n"),
 	one("R9", "placements without instances are never asked about", sessions, "if worst.Standing == Renewed && placed > d.o.PlaceLimit &&", "if false && placed > d.o.PlaceLimit &&"),
 	one("R10", "a placement whose reply is lost counts as not done", resolve, "		f, sent, err = d.lookup(ctx, b, q)\n		if err != nil || f.Vacant {", "		return p, false, nil\n		if err != nil || f.Vacant {"),
 
