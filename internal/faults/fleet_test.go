@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -27,6 +28,7 @@ const (
 	token     = "faults-token"
 	namespace = "/t"
 	nIDs      = 12
+	buckets   = 4
 	// deadline is when a fleet must serve everything again after a fault. The
 	// table at the end says how long it took; this is generous, since other
 	// work shares the machine.
@@ -56,6 +58,7 @@ type fleet struct {
 	journal string
 	born    int
 	worst   time.Duration // recovery
+	steady  int64         // since when every id was served
 }
 
 // A fleetWorker is a worker process with its links.
@@ -70,7 +73,7 @@ type setting struct {
 	binary string   // of the nodes
 	url    string   // of the store; none: a server of this fleet, each node behind a relay
 	config []string // of that server
-	tear   bool     // the run is meant to fail: nothing is checked
+
 }
 
 // startFleet is a fleet that serves every id.
@@ -104,6 +107,7 @@ func startFleet(t *testing.T, s setting) *fleet {
 	f.load = startLoad(ids, addrs, seed)
 	t.Cleanup(func() { f.load.end() })
 	f.await("the first service", func() bool { return len(f.load.served(0)) == 0 })
+	f.steady = monotonic()
 	return f
 }
 
@@ -114,7 +118,7 @@ func (f *fleet) worker() *fleetWorker {
 	for _, n := range f.nodes {
 		addrs = append(addrs, n.addr)
 	}
-	listen := redistest.FreeAddr(f.t)
+	listen := freeAddr(f.t)
 	w := &fleetWorker{up: newLink(f.t, addrs...), down: newLink(f.t, listen)}
 	o, err := json.Marshal(orders{
 		Name: fmt.Sprint("w", f.born), Journal: f.journal, Listen: listen,
@@ -129,6 +133,13 @@ func (f *fleet) worker() *fleetWorker {
 		return cmd
 	})
 	return w
+}
+
+// replace kills a worker; a new one takes its place.
+func (f *fleet) replace(i int) {
+	f.workers[i].kill()
+	f.workers[i].down.end()
+	f.workers[i] = f.worker()
 }
 
 func (f *fleet) await(what string, ok func() bool) {
@@ -151,9 +162,12 @@ func (f *fleet) healed() {
 	begun, then := time.Now(), monotonic()
 	for len(f.load.served(then)) > 0 {
 		if time.Since(begun) > deadline {
-			f.t.Fatalf("not served again within %v: %v", deadline, f.load.served(then))
+			f.t.Fatalf("not served again within %v: %v; answers %s", deadline, f.load.served(then), f.load.account(then))
 		}
 		time.Sleep(10 * time.Millisecond)
+	}
+	if time.Since(begun) > 3*lease {
+		f.t.Logf("served again after %v; answers meanwhile %s", time.Since(begun), f.load.account(then))
 	}
 	f.worst = max(f.worst, time.Since(begun))
 }
@@ -167,13 +181,26 @@ func (f *fleet) verdict() (found []string) {
 	lines := readJournal(f.t, f.journal)
 	o := readOwners(lines)
 	ops, faults := history(requests, lines)
-	f.t.Logf("%s; %d activations, %d operations", account(requests), len(o.instances), len(ops))
+	f.t.Logf("%d requests, %d activations, %d operations; answers %s", len(requests), len(o.instances), len(ops), f.load.account(f.steady))
 	return append(append(faults, o.violations()...), linearizable(ops)...)
+}
+
+// judge fails the test for whatever the checkers found, with what the journal
+// has of the ids.
+func (f *fleet) judge() {
+	for _, text := range f.verdict() {
+		f.t.Error(text)
+		id, _, _ := strings.Cut(text, ":")
+		for _, l := range readJournal(f.t, f.journal) {
+			if _, gave := l.Released[id]; l.ID == id && l.Event != "enter" || gave || l.Event == "answer" && l.Kind == "register" {
+				f.t.Logf("%10.4f %s %+v", seconds(l.At), l.Process, l)
+			}
+		}
+	}
 }
 
 // trial runs one fault against a fleet, once or, at night, for a minute.
 func trial(t *testing.T, name string, s setting, fault func(f *fleet)) {
-	t.Parallel()
 	f := startFleet(t, s)
 	for begun := time.Now(); ; {
 		fault(f)
@@ -182,9 +209,7 @@ func trial(t *testing.T, name string, s setting, fault func(f *fleet)) {
 			break
 		}
 	}
-	for _, text := range f.verdict() {
-		t.Error(text)
-	}
+	f.judge()
 	if !t.Failed() {
 		recovered(name, f.worst)
 	}

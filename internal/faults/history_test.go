@@ -109,6 +109,7 @@ type request struct {
 	call   int64
 	end    int64
 	status int    // 0: no answer
+	code   string // of an error of Pinboard's own
 	body   string // of a 200: process and epoch
 }
 

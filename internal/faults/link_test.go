@@ -3,6 +3,7 @@
 package faults
 
 import (
+	"io"
 	"maps"
 	"math/rand/v2"
 	"net"
@@ -18,8 +19,9 @@ import (
 // jitter each chunk waits for as long as chance says, and requests overtake
 // each other.
 type link struct {
-	addr    string
-	targets []string
+	addr     string
+	targets  []string
+	listener net.Listener
 
 	mu     sync.Mutex
 	next   int
@@ -36,23 +38,19 @@ func newLink(t testing.TB, targets ...string) *link {
 	if err != nil {
 		t.Fatal(err)
 	}
-	k := &link{addr: l.Addr().String(), targets: targets, conns: map[net.Conn]bool{}}
-	k.wg.Go(func() { k.accept(l) })
+	k := &link{addr: l.Addr().String(), targets: targets, listener: l, conns: map[net.Conn]bool{}}
+	k.wg.Go(k.accept)
 	t.Cleanup(func() {
-		l.Close()
-		k.mu.Lock()
-		k.over = true
-		k.mu.Unlock()
+		k.end()
 		k.heal()
-		k.cut()
 		k.wg.Wait()
 	})
 	return k
 }
 
-func (k *link) accept(l net.Listener) {
+func (k *link) accept() {
 	for {
-		c, err := l.Accept()
+		c, err := k.listener.Accept()
 		if err != nil {
 			return
 		}
@@ -132,6 +130,16 @@ func (k *link) drop(conns ...net.Conn) {
 	}
 }
 
+// end makes the link what its target is when its process has died: connects
+// are refused, for good.
+func (k *link) end() {
+	k.listener.Close()
+	k.mu.Lock()
+	k.over = true
+	k.mu.Unlock()
+	k.cut()
+}
+
 // cut closes every connection; new ones are relayed.
 func (k *link) cut() {
 	k.mu.Lock()
@@ -172,4 +180,27 @@ func (k *link) heal() {
 		close(k.stall)
 		k.stall = nil
 	}
+}
+
+// A probe is a connection to a Redis server that says PING.
+type probe struct {
+	conn net.Conn
+	err  error
+}
+
+func newProbe(addr string) *probe {
+	c, err := net.Dial("tcp", addr)
+	return &probe{c, err}
+}
+
+func (p *probe) ping() error {
+	if p.err != nil {
+		return p.err
+	}
+	p.conn.SetDeadline(time.Now().Add(5 * time.Second))
+	if _, err := p.conn.Write([]byte("PING\r\n")); err != nil {
+		return err
+	}
+	_, err := io.ReadFull(p.conn, make([]byte, len("+PONG\r\n")))
+	return err
 }

@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -70,7 +71,7 @@ func (l *load) request(id, node, query string) {
 		body, err := io.ReadAll(res.Body)
 		res.Body.Close()
 		if err == nil {
-			r.status, r.body = res.StatusCode, string(body)
+			r.status, r.body, r.code = res.StatusCode, string(body), res.Header.Get("Pinboard-Error")
 		}
 	}
 	r.end = monotonic()
@@ -102,11 +103,19 @@ func (l *load) end() []request {
 	return l.requests
 }
 
-// account counts answers, for the report.
-func account(requests []request) string {
-	byStatus := map[int]int{}
-	for _, r := range requests {
-		byStatus[r.status]++
+// account counts what was answered to requests sent after then.
+func (l *load) account(then int64) string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	count := map[string]int{}
+	for _, r := range l.requests {
+		if r.call > then {
+			why := r.code
+			if why == "" && r.status != http.StatusOK {
+				why = r.body // the worker's own
+			}
+			count[strings.TrimSpace(fmt.Sprint(r.status, " ", why))]++
+		}
 	}
-	return fmt.Sprintf("%d requests: %v", len(requests), byStatus)
+	return fmt.Sprint(count)
 }

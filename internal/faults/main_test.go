@@ -29,7 +29,7 @@ func runAll(m *testing.M) int {
 		return 1
 	}
 	defer os.RemoveAll(binaries.dir)
-	flag.Set("test.parallel", "4") // they wait much and compute little
+	flag.Set("test.parallel", "6") // they wait much and compute little
 	code := m.Run()
 	fmt.Print(recoveries())
 	return code

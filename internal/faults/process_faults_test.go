@@ -9,11 +9,10 @@ import (
 
 // Workers die without a word; others take their place.
 func TestWorkersAreKilled(t *testing.T) {
+	t.Parallel()
 	trial(t, "kill -9 of workers", setting{}, func(f *fleet) {
 		for range 2 {
-			i := f.chance.IntN(len(f.workers))
-			f.workers[i].kill()
-			f.workers[i] = f.worker()
+			f.replace(f.chance.IntN(len(f.workers)))
 			time.Sleep(f.between(lease/4, lease))
 		}
 	})
@@ -21,6 +20,7 @@ func TestWorkersAreKilled(t *testing.T) {
 
 // Workers stand still, for less than a lease and for more.
 func TestWorkersAreFrozen(t *testing.T) {
+	t.Parallel()
 	trial(t, "SIGSTOP of workers", setting{}, func(f *fleet) {
 		for _, d := range []time.Duration{lease / 2, lease * 3 / 2} {
 			f.workers[f.chance.IntN(len(f.workers))].freeze(d)
@@ -30,6 +30,7 @@ func TestWorkersAreFrozen(t *testing.T) {
 }
 
 func TestNodesAreKilled(t *testing.T) {
+	t.Parallel()
 	trial(t, "kill -9 of nodes", setting{}, func(f *fleet) {
 		for range 3 {
 			n := f.nodes[f.chance.IntN(len(f.nodes))]
@@ -47,6 +48,7 @@ func TestNodesAreKilled(t *testing.T) {
 // Nodes stand still with requests, beats and releases in their sockets, and go
 // on as if nothing had happened.
 func TestNodesAreFrozen(t *testing.T) {
+	t.Parallel()
 	trial(t, "SIGSTOP of nodes", setting{}, func(f *fleet) {
 		for _, d := range []time.Duration{lease / 2, lease * 3 / 2, 3 * lease} {
 			f.nodes[f.chance.IntN(len(f.nodes))].freeze(d)

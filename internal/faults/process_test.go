@@ -6,6 +6,8 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"math/rand/v2"
+	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -15,8 +17,6 @@ import (
 	"syscall"
 	"testing"
 	"time"
-
-	"pinboard/internal/redistest"
 )
 
 // A process is a node or a worker, to be killed and frozen.
@@ -121,24 +121,30 @@ func build(t testing.TB, edits ...edit) string {
 }
 
 func overlay(t testing.TB, prefix string, edits []edit) string {
-	replace := map[string]string{}
-	for i, e := range edits {
+	texts := map[string]string{}
+	for _, e := range edits {
 		file, err := filepath.Abs(filepath.Join(root, e.file))
 		if err != nil {
 			t.Fatal(err)
 		}
-		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
+		if texts[file] == "" {
+			text, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			texts[file] = string(text)
 		}
-		if n := strings.Count(string(text), e.old); n != 1 {
+		if n := strings.Count(texts[file], e.old); n != 1 {
 			t.Fatalf("%s has %q %d times", e.file, e.old, n)
 		}
-		edited := fmt.Sprint(prefix, ".", i, filepath.Ext(file))
-		if err := os.WriteFile(edited, []byte(strings.Replace(string(text), e.old, e.new, 1)), 0o600); err != nil {
+		texts[file] = strings.Replace(texts[file], e.old, e.new, 1)
+	}
+	replace := map[string]string{}
+	for file, text := range texts {
+		replace[file] = fmt.Sprint(prefix, ".", filepath.Base(file))
+		if err := os.WriteFile(replace[file], []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		replace[file] = edited
 	}
 	b, err := json.Marshal(map[string]any{"Replace": replace})
 	if err != nil {
@@ -150,6 +156,20 @@ func overlay(t testing.TB, prefix string, edits []edit) string {
 	return prefix + ".overlay"
 }
 
+// freeAddr is a loopback address nobody listens on, of a port that no outgoing
+// connection is given while its process is down.
+func freeAddr(t testing.TB) string {
+	t.Helper()
+	for range 100 {
+		if l, err := net.Listen("tcp", fmt.Sprint("127.0.0.1:", 20000+rand.IntN(12000))); err == nil {
+			defer l.Close()
+			return l.Addr().String()
+		}
+	}
+	t.Fatal("no free port")
+	return ""
+}
+
 // A node is `pinboard serve` at an address that survives its restart.
 type node struct {
 	*process
@@ -157,13 +177,13 @@ type node struct {
 }
 
 func startNode(t testing.TB, name, binary, store string) *node {
-	n := &node{addr: redistest.FreeAddr(t)}
+	n := &node{addr: freeAddr(t)}
 	_, port, _ := strings.Cut(n.addr, ":")
 	n.process = run(t, name, func() *exec.Cmd {
 		cmd := exec.Command(binary, "serve")
 		cmd.Env = []string{
 			"PORT=" + port, "PINBOARD_HOST=127.0.0.1", "PINBOARD_TOKEN=" + token, "REDIS_URL=" + store,
-			fmt.Sprint("PINBOARD_LEASE_TTL_MS=", lease.Milliseconds()), "PINBOARD_BUCKETS=4", "PINBOARD_AFFINITY=none",
+			fmt.Sprint("PINBOARD_LEASE_TTL_MS=", lease.Milliseconds()), fmt.Sprint("PINBOARD_BUCKETS=", buckets), "PINBOARD_AFFINITY=none",
 			fmt.Sprint("PINBOARD_CONNECT_TIMEOUT_MS=", patience.Milliseconds()), "PINBOARD_SHUTDOWN_NOTICE_MS=0", "PINBOARD_SHUTDOWN_BUDGET_MS=500",
 			"LOG_FORMAT=json", "LOG_LEVEL=debug",
 		}

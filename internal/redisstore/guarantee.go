@@ -3,6 +3,7 @@ package redisstore
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -45,7 +46,7 @@ func (s *Store) assess(ctx context.Context) (Guarantee, error) {
 			return Guarantee{}, err
 		}
 		if sh.replicas > 0 {
-			g.Lag = max(g.Lag, sh.lag+2*time.Second)
+			g.Lag = max(g.Lag, sh.lagging()+2*time.Second)
 		}
 		if why := sh.weakness(); why != "" && g.Safe {
 			g.Safe, g.Reason = false, why
@@ -53,6 +54,16 @@ func (s *Store) assess(ctx context.Context) (Guarantee, error) {
 	}
 	s.state.Store(&g)
 	return g, nil
+}
+
+// lagging is how long a primary that lost its replicas may go on writing: what
+// its members are configured to, and never less than the server's default
+// while one of them sets no limit or cannot be asked.
+func (sh *shard) lagging() time.Duration {
+	if sh.lag == 0 || sh.members < sh.replicas+1 || slices.Contains(sh.min, 0) {
+		return max(sh.lag, 10*time.Second)
+	}
+	return sh.lag
 }
 
 func (sh *shard) weakness() string {
@@ -78,7 +89,7 @@ func (s *Store) shard(ctx context.Context, n *node) (*shard, error) {
 	if err != nil {
 		return nil, refused(err, "info")
 	}
-	sh := &shard{lag: 10 * time.Second} // the server's default max-lag
+	sh := &shard{}
 	sh.member(ctx, n)
 	info := text(m)
 	for i := 0; ; i++ {
@@ -106,17 +117,19 @@ func (sh *shard) member(ctx context.Context, n *node) {
 		return
 	}
 	sh.members++
-	least, kv := 0, texts(m)
+	least, off, kv := 0, false, texts(m)
 	for i := 0; i+1 < len(kv); i += 2 {
 		v, _ := strconv.Atoi(kv[i+1])
 		switch kv[i] {
 		case "min-replicas-to-write":
 			least = v
 		case "min-replicas-max-lag":
-			if v > 0 {
-				sh.lag = max(sh.lag, time.Duration(v)*time.Second)
-			}
+			off = v == 0
+			sh.lag = max(sh.lag, time.Duration(v)*time.Second)
 		}
+	}
+	if off { // either of the two at 0 means no limit at all
+		least = 0
 	}
 	sh.min = append(sh.min, least)
 }

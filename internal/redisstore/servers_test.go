@@ -350,13 +350,18 @@ func TestGuarantee(t *testing.T) {
 	}
 	a.Await("good replicas", func() bool { return a.Info("replication", "min_slaves_good_slaves") == "2" })
 	s = open(t, a.URL())
-	if g := s.Guarantee(); g.Safe {
+	if g := s.Guarantee(); g.Safe || g.Lag != 12*time.Second {
 		t.Errorf("one member does not refuse: %+v", g)
 	}
 	r2.Do("CONFIG", "SET", "min-replicas-to-write", "1", "min-replicas-max-lag", "3")
 	s = open(t, a.URL(), func(o *redisstore.Options) { o.RequireSafe = true })
-	if g := s.Guarantee(); !g.Safe {
+	if g := s.Guarantee(); !g.Safe || g.Lag != 5*time.Second {
 		t.Errorf("all refuse: %+v", g)
+	}
+	r1.Do("CONFIG", "SET", "min-replicas-max-lag", "0")
+	s = open(t, a.URL())
+	if g := s.Guarantee(); g.Safe || g.Lag != 12*time.Second {
+		t.Errorf("one member knows no lag: %+v", g)
 	}
 }
 
