@@ -7,6 +7,7 @@ own and is gone when it is closed. Ports are ephemeral.
 import fcntl
 import json
 import os
+import random
 import shutil
 import signal
 import socket
@@ -22,18 +23,21 @@ from releases import CURRENT
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent
-_taken = set()
+# Below the range from which systems take the ports of outgoing connections: a
+# port stays free until its process listens, and also while it is restarted.
+PORTS = range(12000, 32000)
 
 
 def free_port():
-    """A port that nobody listened on a moment ago, never the same twice."""
+    """A port that nobody listened on a moment ago."""
     while True:
+        port = random.choice(PORTS)
         with socket.socket() as s:
-            s.bind(("127.0.0.1", 0))
-            port = s.getsockname()[1]
-        if port not in _taken:
-            _taken.add(port)
-            return port
+            try:
+                s.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+        return port
 
 
 def wait_for(condition, what, timeout=30.0, every=0.02):
