@@ -24,7 +24,7 @@ import (
 )
 
 const (
-	keepEvery   = 200 * time.Millisecond // one bounded step of housekeeping
+	keepEvery   = 100 * time.Millisecond // one bounded step of housekeeping
 	censusEvery = 2 * time.Second        // how old the counts of /readyz and /metrics may be
 )
 

@@ -4,11 +4,13 @@ import (
 	"crypto/rand"
 	"strings"
 	"sync"
+
+	"pinboard"
 )
 
 const hintShards = 64
 
-// hints remembers who owned an id last. It is bounded: each shard keeps two
+// hints remembers who owned an id last, and at which epoch. It is bounded: each shard keeps two
 // generations and forgets the older one when the younger is full.
 type hints struct {
 	shards [hintShards]hintShard
@@ -17,44 +19,53 @@ type hints struct {
 
 type hintShard struct {
 	mu         sync.RWMutex
-	young, old map[Key]*Worker
+	young, old map[Key]owner
+}
+
+// An owner as it was seen last. No two placements of a bucket share an epoch:
+// what a hit reads at another epoch is another placement, or the answer to
+// another question (R10).
+type owner struct {
+	worker *Worker
+	epoch  pinboard.Epoch
 }
 
 func newHints(n int) *hints {
 	h := &hints{half: max(1, n/hintShards/2)}
 	for i := range h.shards {
-		h.shards[i].young = map[Key]*Worker{}
+		h.shards[i].young = map[Key]owner{}
 	}
 	return h
 }
 
 func (h *hints) shard(k Key) *hintShard { return &h.shards[k.Bucket(hintShards)] }
 
-func (h *hints) get(k Key) *Worker {
+func (h *hints) get(k Key) (owner, bool) {
 	s := h.shard(k)
 	s.mu.RLock()
-	w := s.young[k]
-	if w == nil {
-		w = s.old[k]
+	o, ok := s.young[k]
+	if !ok {
+		o, ok = s.old[k]
 	}
 	s.mu.RUnlock()
-	return w
+	return o, ok
 }
 
 // put copies the key's texts: callers may pass views of a buffer.
-func (h *hints) put(k Key, w *Worker) {
+func (h *hints) put(k Key, w *Worker, epoch pinboard.Epoch) {
 	s := h.shard(k)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.young[k] == w {
+	if _, known := s.young[k]; known {
+		s.young[k] = owner{w, epoch} // under the key that is there
 		return
 	}
 	if len(s.young) >= h.half {
-		s.old, s.young = s.young, map[Key]*Worker{}
+		s.old, s.young = s.young, map[Key]owner{}
 	}
 	k.Env, k.ID = strings.Clone(k.Env), strings.Clone(k.ID)
 	k.Namespace = namespaceOf(w, k.Namespace)
-	s.young[k] = w
+	s.young[k] = owner{w, epoch}
 }
 
 // namespaceOf returns the worker's own copy of ns, which all its hints share.

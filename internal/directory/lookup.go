@@ -129,8 +129,13 @@ func (p *Rules) Place(tx *Tx, q Query, session string, seen pinboard.Epoch) (f F
 	if f.Row.Claim != "" && f.Row.Claim == q.Host {
 		row.Taken = tx.Now
 	}
+	cause := "placed"
+	if f.Row.Session != "" {
+		cause = "moved" // from an owner whose lease is over
+	}
 	m = tx.MintRow(f.Key, row, seen)
 	tx.Add(PlaceCount(session), 1)
+	tx.Log(Entry{Cause: cause, Key: f.Key.String(), Session: session, Node: p.Node, Mint: m})
 	f.Row, f.Session = row, *s
 	return f, m, true, nil
 }

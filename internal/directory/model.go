@@ -124,4 +124,6 @@ type Entry struct {
 	Epoch   pinboard.Epoch `json:"epoch,string,omitempty"`
 	Count   int            `json:"count,omitempty"`
 	Node    string         `json:"node,omitempty"`
+
+	Mint *Mint `json:"-"` // the commit fills in Epoch from here
 }

@@ -89,6 +89,9 @@ func (p *Rules) Register(tx *Tx, e *Enrol) (Enrolled, error) {
 	tx.PutSession(*s)
 	out.Drain, out.DrainAt = s.Drain, s.DrainAt
 	tx.Log(Entry{Cause: "registered", Session: s.Worker.Session, Count: out.Moved, Node: p.Node})
+	if n := len(out.Duplicates); n > 0 {
+		tx.Log(Entry{Cause: "duplicates", Session: s.Worker.Session, Count: n, Node: p.Node})
+	}
 	return out, nil
 }
 

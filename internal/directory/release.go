@@ -4,7 +4,9 @@ import "pinboard"
 
 // free ends a row of which nobody holds an instance. A takeover's claim stays
 // behind for one lease (H3).
-func (p *Rules) free(tx *Tx, k Key, row *Row, until Micros) {
+func (p *Rules) free(tx *Tx, k Key, row *Row, until Micros, cause string) {
+	tx.Add(PlaceCount(row.Session), -1)
+	tx.Log(Entry{Cause: cause, Key: k.String(), Session: row.Session, Epoch: row.Epoch, Node: p.Node})
 	if row.Claim == "" && until <= tx.Now {
 		tx.DropRow(k)
 		return
@@ -20,8 +22,7 @@ func (p *Rules) ReleaseFresh(tx *Tx, k Key, epoch pinboard.Epoch, nonce Nonce) b
 	if row == nil || row.Kind != Placed || row.Epoch != epoch || nonce == (Nonce{}) || row.Nonce != nonce {
 		return false
 	}
-	tx.Add(PlaceCount(row.Session), -1)
-	p.free(tx, k, row, 0)
+	p.free(tx, k, row, 0, "taken back")
 	return true
 }
 
@@ -58,8 +59,7 @@ func (p *Rules) Release(tx *Tx, k Key, session string, epoch pinboard.Epoch, has
 	case row.Since == 0 || epoch < row.Since || epoch > row.Epoch:
 		return false
 	}
-	tx.Add(PlaceCount(row.Session), -1)
-	p.free(tx, k, row, until)
+	p.free(tx, k, row, until, "released")
 	return true
 }
 

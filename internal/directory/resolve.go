@@ -56,12 +56,13 @@ func refusalOf(err error) error {
 
 // peek serves a hit by one MGET when the node remembers the owner.
 func (d *Directory) peek(ctx context.Context, b int, host string, k Key) (Placement, bool) {
-	w := d.hints.get(k)
-	if w == nil {
+	o, ok := d.hints.get(k)
+	if !ok {
 		return Placement{}, false
 	}
+	w := o.worker
 	p, ok, err := d.o.Store.Peek(ctx, b, Hint{Key: k, Session: w.Session, Bind: d.rules.bindKey(host, k.Namespace)})
-	if err != nil || !ok || w.Hostname != host {
+	if err != nil || !ok || p.Row.Epoch != o.epoch || w.Hostname != host {
 		return Placement{}, false
 	}
 	d.sawEpoch(b, p.Row.Epoch)
@@ -109,7 +110,7 @@ func (d *Directory) want(q Query, sessions ...string) Select {
 func (d *Directory) placement(f *Found, sent time.Time, epoch pinboard.Epoch, nonce Nonce) Placement {
 	s := &f.Session
 	d.sawEpoch(f.Key.Bucket(d.n), epoch)
-	d.hints.put(f.Key, s.Worker)
+	d.hints.put(f.Key, s.Worker, epoch)
 	return Placement{
 		Key: f.Key, Worker: s.Worker, Epoch: epoch,
 		Fresh: f.Row.Nonce != Nonce{} && f.Row.Nonce == nonce, Nonce: nonce,

@@ -764,3 +764,44 @@ func (w *world) placeOn(p *proc, name string) directory.Placement {
 	w.t.Fatalf("%s gets no ids", p.reg.Worker.ClientID)
 	return directory.Placement{}
 }
+
+func TestEventsTellEveryChangeOfOwnerWithItsEpoch(t *testing.T) {
+	w := newWorld(t, 2).warm()
+	a := w.proc("w1").register(0)
+	first := w.place(0, "a")
+	w.after(lease)
+	b := w.proc("w2").register(1)
+	second := w.place(1, "a")
+	b.release(0, "a", second.Epoch)
+	all, _, err := w.nodes[0].Events(bg, "", 1000)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, e := range all {
+		if e.Key == first.Key.String() {
+			got = append(got, fmt.Sprintf("%s %s %d by %s", e.Cause, e.Session, e.Epoch, e.Node))
+		}
+	}
+	want := []string{
+		fmt.Sprintf("released %s %d by n0", b.session, second.Epoch),
+		fmt.Sprintf("moved %s %d by n1", b.session, second.Epoch),
+		fmt.Sprintf("placed %s %d by n0", a.session, first.Epoch),
+	}
+	if fmt.Sprint(got) != fmt.Sprint(want) {
+		t.Fatalf("got %q, want %q", got, want)
+	}
+	var paged int
+	var rest []directory.Entry
+	for after, more := "", true; more; paged++ {
+		page, next, err := w.nodes[1].Events(bg, after, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		rest = append(rest, page...)
+		after, more = next, next != ""
+	}
+	if paged < 3 || len(rest) != len(all) {
+		t.Fatalf("%d pages with %d events, want %d", paged, len(rest), len(all))
+	}
+}

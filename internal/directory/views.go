@@ -208,6 +208,9 @@ func (d *Directory) Events(ctx context.Context, after string, limit int) (out []
 		}
 	}
 	slices.SortStableFunc(out, func(a, b Entry) int { return cmp.Compare(b.At, a.At) })
+	for limit < len(out) && out[limit].At == out[limit-1].At {
+		limit++ // a page never parts what happened at one time
+	}
 	if len(out) > limit {
 		out = out[:limit]
 		next = strconv.FormatInt(out[limit-1].At, 10)

@@ -148,7 +148,12 @@ func (b *bucket) commit(w *directory.Writes, now directory.Micros) {
 			delete(b.counts, name)
 		}
 	}
-	b.ring = append(b.ring, w.Entries...)
+	for _, e := range w.Entries {
+		if e.Mint != nil {
+			e.Epoch, e.Mint = e.Mint.Epoch, nil
+		}
+		b.ring = append(b.ring, e)
+	}
 	if over := len(b.ring) - ringSize; over > 0 {
 		b.ring = slices.Delete(b.ring, 0, over)
 	}

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"math"
+	"slices"
 	"strconv"
 
 	"pinboard"
@@ -169,7 +170,7 @@ func (c *change) writes(out *directory.Writes) error {
 	for id, s := range out.Sessions {
 		c.session(id, s)
 	}
-	return c.entries(out.Entries)
+	return c.entries(out)
 }
 
 // epochs come before all other writes; the result is the place of each
@@ -236,13 +237,18 @@ func (c *change) session(id string, s *directory.Session) {
 	}
 }
 
-func (c *change) entries(e []directory.Entry) error {
-	for i := range e {
-		b, err := json.Marshal(&e[i])
+// entries go to the ring behind their epoch, which the script may have to mint
+// first.
+func (c *change) entries(out *directory.Writes) error {
+	for _, e := range out.Entries {
+		minted := slices.Index(out.Minted, e.Mint) + 1
+		epoch := binary.BigEndian.AppendUint64(nil, uint64(e.Epoch))
+		e.Epoch = 0
+		b, err := json.Marshal(&e)
 		if err != nil {
 			return err
 		}
-		c.arg("log", string(b))
+		c.arg("log", string(append(epoch, b...)), strconv.Itoa(minted))
 	}
 	return nil
 }

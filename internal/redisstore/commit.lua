@@ -100,7 +100,12 @@ local write = {
     if redis.call('HINCRBY', KEYS[6], a, b) == 0 then redis.call('HDEL', KEYS[6], a) end
     return 2
   end,
-  log = function(a) redis.call('LPUSH', KEYS[7], a) logged = true return 1 end,
+  log = function(a, b)
+    local epoch = minted[tonumber(b)]
+    redis.call('LPUSH', KEYS[7], epoch and epoch .. string.sub(a, 9) or a)
+    logged = true
+    return 2
+  end,
 }
 while w <= #ARGV do
   w = w + 1 + write[ARGV[w]](ARGV[w + 1], ARGV[w + 2], ARGV[w + 3])

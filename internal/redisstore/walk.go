@@ -117,9 +117,10 @@ func (s *Store) entries(ctx context.Context, b int, n int) ([]directory.Entry, e
 	list := texts(m)
 	out := make([]directory.Entry, len(list))
 	for i, e := range list {
-		if json.Unmarshal([]byte(e), &out[i]) != nil {
+		if len(e) < 8 || json.Unmarshal([]byte(e[8:]), &out[i]) != nil {
 			return nil, errCorrupt
 		}
+		out[i].Epoch = epochOf([]byte(e))
 	}
 	return out, nil
 }

@@ -112,20 +112,35 @@ func stories(t *testing.T, open func(t *testing.T) Rig) {
 		mint(1<<53+1, 2)
 		mint(1<<62, 2)
 	})
+	t.Run("AnEntryNamesItsEpoch", func(t *testing.T) {
+		r := open(t)
+		var m *directory.Mint
+		update(t, r, func(tx *directory.Tx) error {
+			tx.MintRow(directory.Key{Env: "*", Namespace: ns, ID: "other"}, directory.Row{Kind: directory.Held}, 0)
+			m = tx.MintRow(key, directory.Row{Kind: directory.Held}, 1<<53)
+			tx.Log(directory.Entry{Cause: "old", Epoch: 1<<60 + 1})
+			tx.Log(directory.Entry{Cause: "new", Mint: m})
+			return nil
+		})
+		got, err := r.Store().Entries(bg, key.Bucket(r.Store().Buckets()), 10)
+		if err != nil || len(got) != 2 || got[0].Cause != "new" || got[0].Epoch != m.Epoch || got[1].Epoch != 1<<60+1 {
+			t.Fatalf("%+v %v, minted %d", got, err, m.Epoch)
+		}
+	})
 	t.Run("AHitAgreesWithTheRule", func(t *testing.T) { hits(t, open(t)) })
 	t.Run("DeadRowsAreCollected", func(t *testing.T) { collected(t, open(t)) })
 	t.Run("TheRingIsCapped", func(t *testing.T) {
 		r := open(t)
 		for range 30 {
 			update(t, r, func(tx *directory.Tx) error {
-				for i := range 20 {
+				for i := range 40 {
 					tx.Log(directory.Entry{Cause: fmt.Sprint(i), Epoch: 1<<53 + 1})
 				}
 				return nil
 			})
 		}
 		got, err := r.Store().Entries(bg, key.Bucket(r.Store().Buckets()), 10_000)
-		if err != nil || len(got) == 0 || len(got) > 600 || got[0].Cause != "19" || got[0].Epoch != 1<<53+1 || got[0].At == 0 {
+		if err != nil || len(got) == 0 || len(got) > 600 || got[0].Cause != "39" || got[0].Epoch != 1<<53+1 || got[0].At == 0 {
 			t.Fatalf("%d entries, newest %+v, %v", len(got), got[:min(1, len(got))], err)
 		}
 	})
