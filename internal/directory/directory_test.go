@@ -253,3 +253,39 @@ func TestWipedStoreTurnsRestatedIDsIntoClosingRows(t *testing.T) {
 		t.Fatalf("epoch %v after %v", again.Epoch, first.Epoch)
 	}
 }
+
+// A shifting store answers hits with what was read for another key, once told.
+type shifting struct {
+	directory.Store
+	as map[string]string // id by id
+}
+
+func (s *shifting) Peek(ctx context.Context, b int, h directory.Hint) (directory.Peek, bool, error) {
+	if id, ok := s.as[h.Key.ID]; ok {
+		h.Key.ID = id
+	}
+	return s.Store.Peek(ctx, h.Key.Bucket(s.Buckets()), h)
+}
+
+// R10: an answer that belongs to another id of the same worker is not taken
+// for this one's. The worker would raise the instance to an epoch that no row
+// has, and refuse the true one from then on.
+func TestAShiftedHitIsNoHit(t *testing.T) {
+	shifted := &shifting{as: map[string]string{}}
+	w := newWorld(t, 1, func(o *directory.Options) {
+		shifted.Store = o.Store
+		o.Store = shifted
+	})
+	w.warm().proc("w1").register(0)
+	a := w.place(0, "a")
+	w.after(time.Millisecond) // two buckets may mint the same epoch at the same time
+	b := w.place(0, "b")
+	w.place(0, "a") // confirmed: hits from here on
+	w.place(0, "b")
+	shifted.as["a"], shifted.as["b"] = "b", "a"
+	for id, want := range map[string]pinboard.Epoch{"a": a.Epoch, "b": b.Epoch} {
+		if p := w.place(0, id); p.Epoch != want {
+			t.Errorf("%s at epoch %d, its row has %d", id, p.Epoch, want)
+		}
+	}
+}
