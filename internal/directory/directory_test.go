@@ -277,13 +277,16 @@ func TestAShiftedHitIsNoHit(t *testing.T) {
 		o.Store = shifted
 	})
 	w.warm().proc("w1").register(0)
-	a := w.place(0, "a")
-	w.after(time.Millisecond) // two buckets may mint the same epoch at the same time
-	b := w.place(0, "b")
-	w.place(0, "a") // confirmed: hits from here on
-	w.place(0, "b")
-	shifted.as["a"], shifted.as["b"] = "b", "a"
-	for id, want := range map[string]pinboard.Epoch{"a": a.Epoch, "b": b.Epoch} {
+	epochs := map[string]pinboard.Epoch{}
+	for i := range 8 { // some of them share a bucket
+		id := fmt.Sprint(i)
+		epochs[id] = w.place(0, id).Epoch
+		w.place(0, id) // confirmed: hits from here on
+	}
+	for i := range 8 {
+		shifted.as[fmt.Sprint(i)] = fmt.Sprint((i + 1) % 8)
+	}
+	for id, want := range epochs {
 		if p := w.place(0, id); p.Epoch != want {
 			t.Errorf("%s at epoch %d, its row has %d", id, p.Epoch, want)
 		}
