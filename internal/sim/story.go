@@ -53,6 +53,8 @@ func (s *Story) Do(line string) string {
 		s.rows()
 	case "sessions":
 		s.sessions()
+	case "buckets":
+		s.buckets()
 	case "streams":
 		s.streams()
 	case "listens":

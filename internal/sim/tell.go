@@ -103,3 +103,13 @@ func (s *Story) streams() {
 		s.say("no streams")
 	}
 }
+
+// buckets tells how long each of them is cold, and the longest lease it knows.
+func (s *Story) buckets() {
+	for b := range s.w.Buckets {
+		s.w.peekAt(b, func(tx *directory.Tx) {
+			cold := max(0, time.Duration(tx.Meta.Cold-tx.Now)*time.Microsecond)
+			s.say("%d: cold for %v, longest lease %v", b, cold.Round(time.Second), time.Duration(tx.Meta.Longest)*time.Microsecond)
+		})
+	}
+}

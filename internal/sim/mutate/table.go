@@ -82,6 +82,7 @@ var faults = []fault{
 		{renew, "s.Until = max(s.Until, tx.Now+p.Lease+p.Slack)", "s.Until = max(s.Until, tx.Now+p.Lease)"},
 		{register, "s.Until = max(s.Until, tx.Now+p.Lease+p.Slack)", "s.Until = max(s.Until, tx.Now+p.Lease)"}}},
 	one("G5", "a node forgets the longest lease with the store", rules, "		longest = max(longest, p.Longest())\n", "		_ = p.Longest\n"),
+	one("G5", "a cold start is not extended when the record is raised", rules, "			m.Cold = max(m.Cold, m.Since+longest+p.Lag)\n", "			_ = m.Since\n"),
 	one("G6", "the store does not judge the chosen worker again", lookup, "if !p.placeable(tx, s, q.Host, f.Key.Env, q.NS) {", "if s == nil {"),
 	one("G6", "the store does not look again whether the id is free", lookup, "	if refusal != nil || !f.Vacant {", "	if refusal != nil {"),
 	one("G7", "an Update takes what changed since it was read", script, "    if (got[j] or '') ~= ARGV[at] then return reply('conflict') end\n", ""),
