@@ -185,12 +185,13 @@ func (l *Loop) Sleep(d time.Duration) {
 	l.park()
 }
 
-// A reply is something that another party will say, or not.
+// A reply is something that another party will say, or not; any number of
+// tasks may wait for it.
 type reply[T any] struct {
 	loop  *Loop
 	said  bool
 	value T
-	wake  func()
+	wakes []func()
 }
 
 func newReply[T any](l *Loop) *reply[T] { return &reply[T]{loop: l} }
@@ -200,20 +201,21 @@ func (r *reply[T]) say(v T) {
 		return
 	}
 	r.said, r.value = true, v
-	if r.wake != nil {
-		r.wake()
+	for _, wake := range r.wakes {
+		wake()
 	}
+	r.wakes = nil
 }
 
 // await waits for the reply, d at most (0: without end).
 func (r *reply[T]) await(d time.Duration) (v T, ok bool) {
 	if !r.said {
-		r.wake = r.loop.waker()
+		wake := r.loop.waker()
+		r.wakes = append(r.wakes, wake)
 		if d > 0 {
-			r.loop.At(d, r.wake)
+			r.loop.At(d, wake)
 		}
 		r.loop.park()
-		r.wake = nil
 	}
 	return r.value, r.said
 }
