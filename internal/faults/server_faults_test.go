@@ -66,7 +66,11 @@ func TestSentinelReplacesALivingPrimary(t *testing.T) {
 	trial(t, "living primary replaced by Sentinel (3 s of lag)", setting{url: s.URL()}, func(f *fleet) {
 		detach(b)
 		detach(c)
-		s.Failover()
+		f.await("the promotion", func() bool {
+			s.Nodes[0].Try("SENTINEL", "FAILOVER", "pinboard") // refused while one is under way
+			time.Sleep(lease / 4)
+			return s.Primary() != a.Addr
+		})
 		primary, replica := b, c
 		if s.Primary() == c.Addr {
 			primary, replica = c, b
