@@ -25,15 +25,7 @@ func (f *Fleet) idle(ctx context.Context, kind load.Kind, n int, targets ...*Tar
 }
 
 func (f *Fleet) idleCost(ctx context.Context, kind load.Kind, n int, t *Target) (perConn float64, err error) {
-	if err := t.Restart(ctx); err != nil {
-		return 0, err
-	}
-	if t.Name == figures.Pinboard {
-		if err := f.awaitPlacing(ctx, t); err != nil {
-			return 0, err
-		}
-	}
-	if err := t.Warm(ctx); err != nil {
+	if err := f.refresh(ctx, t); err != nil {
 		return 0, err
 	}
 	before := resident(t.process.PID())
@@ -41,7 +33,23 @@ func (f *Fleet) idleCost(ctx context.Context, kind load.Kind, n int, t *Target) 
 	if err != nil {
 		return 0, err
 	}
-	defer end()
 	time.Sleep(3 * time.Second) // buffers that are only for busy connections go back
-	return float64(resident(t.process.PID())-before) / float64(n), nil
+	after := resident(t.process.PID())
+	end()
+	// What follows must not meet a target that has just lost thousands of
+	// connections: haproxy, for one, then reuses none for a while.
+	return float64(after-before) / float64(n), f.refresh(ctx, t)
+}
+
+// refresh starts a target anew and warms it.
+func (f *Fleet) refresh(ctx context.Context, t *Target) error {
+	if err := t.Restart(ctx); err != nil {
+		return err
+	}
+	if t.Name == figures.Pinboard {
+		if err := f.awaitPlacing(ctx, t); err != nil {
+			return err
+		}
+	}
+	return t.Warm(ctx)
 }
