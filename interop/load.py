@@ -64,7 +64,7 @@ class Load:
 
     def _stream(self, http, address):
         try:
-            with http.stream("GET", f"{address}/events?n=100000&every=0.1") as reply:
+            with http.stream("GET", f"{address}/events?n=100000&every=0.5") as reply:
                 if reply.status_code != 200:
                     return
                 for _ in reply.iter_raw():
