@@ -2,6 +2,9 @@ package main
 
 import (
 	"net/netip"
+	"reflect"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/alecthomas/kong"
@@ -79,10 +82,29 @@ func fromEnvironment(getenv func(string) string) kong.Resolver {
 	})
 }
 
+// strays are variables that look like settings and are none: a typo.
+func strays(environ []string) (names []string) {
+	known := map[string]bool{}
+	for f := range reflect.TypeFor[Config]().Fields() {
+		known[f.Tag.Get("var")] = true
+	}
+	for _, v := range environ {
+		if name, _, _ := strings.Cut(v, "="); strings.HasPrefix(name, "PINBOARD_") && !known[name] {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
 // describe is one line of the manual: the help text and the variable.
 func describe(v *kong.Value) string {
-	if variable := v.Tag.Get("var"); variable != "" {
-		return v.Help + " [$" + variable + "]"
+	help := v.Help
+	if v.Default != "" && v.Tag.PlaceHolder != "" { // which stands where the default would
+		help += " Default: " + v.Default + "."
 	}
-	return v.Help
+	if variable := v.Tag.Get("var"); variable != "" {
+		help += " [$" + variable + "]"
+	}
+	return help
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -49,7 +50,7 @@ func TestBadValues(t *testing.T) {
 		{"T PINBOARD_KEY_PREFIX={a}", "", "PINBOARD_KEY_PREFIX: want 1 to 64"},
 		{"T PINBOARD_KEY_PREFIX=a%b", "", "PINBOARD_KEY_PREFIX: want 1 to 64"},
 		{"T PINBOARD_BUCKETS=0", "", "PINBOARD_BUCKETS: want 1 to 1024, got 0"},
-		{"T PINBOARD_LEASE_TTL_MS=15s", "", `PINBOARD_LEASE_TTL_MS (--lease-ttl-ms): want milliseconds from 0 to 86400000, got "15s"`},
+		{"T PINBOARD_LEASE_TTL_MS=15s", "", `PINBOARD_LEASE_TTL_MS (--lease-ttl-ms): want a whole number of milliseconds, got "15s"`},
 		{"T PINBOARD_LEASE_TTL_MS=999", "", "PINBOARD_LEASE_TTL_MS: want 1000 to 600000, got 999"},
 		{"T PINBOARD_HOSTNAME_AWARE=maybe", "", "PINBOARD_HOSTNAME_AWARE (--hostname-aware): bool value must be"},
 		{"T PINBOARD_AFFINITY=header", "", `PINBOARD_AFFINITY (--affinity): affinity "header": want ip, header:Name`},
@@ -71,6 +72,8 @@ func TestBadValues(t *testing.T) {
 		{"T PINBOARD_SHUTDOWN_NOTICE_MS=30000", "", "PINBOARD_SHUTDOWN_NOTICE_MS (30000) exceeds PINBOARD_SHUTDOWN_BUDGET_MS (25000), which includes it"},
 		{"T LOG_LEVEL=loud", "", `LOG_LEVEL (--log-level) must be one of "debug","info","warn","error" but got "loud"`},
 		{"T LOG_FORMAT=xml", "", `LOG_FORMAT (--log-format) must be one of "auto","json","text" but got "xml"`},
+		{"T PINBOARD_HOST=nowhere.invalid PORT=0", "", "PINBOARD_HOST: not an address of this machine: nowhere.invalid"},
+		{"T PINBOARD_HOST=192.0.2.1 PORT=0", "", "PINBOARD_HOST: not an address of this machine: 192.0.2.1"},
 		{"T", "--nonsense", "unknown flag --nonsense"},
 		{"T", "extra", "unexpected argument extra"},
 	} {
@@ -95,16 +98,15 @@ func TestBadValues(t *testing.T) {
 }
 
 // variables reads the compact form of TestBadValues.
-func variables(s string) func(string) string {
-	vars := map[string]string{}
+func variables(s string) (environ []string) {
 	for _, field := range strings.Split(s, " ") {
 		name, value, _ := strings.Cut(field, "=")
-		vars[name] = strings.ReplaceAll(value, "_", " ")
+		environ = append(environ, name+"="+strings.ReplaceAll(value, "_", " "))
 		if name == "T" {
-			vars["PINBOARD_TOKEN"] = secret
+			environ = append(environ, "PINBOARD_TOKEN="+secret)
 		}
 	}
-	return func(name string) string { return vars[name] }
+	return environ
 }
 
 func TestDefaultsAreThoseOfTheManual(t *testing.T) {
@@ -153,7 +155,11 @@ func affinity(t *testing.T, text string) (a Affinity) {
 func parse(t *testing.T, vars map[string]string, args ...string) *Config {
 	t.Helper()
 	var c cli
-	parser, err := newParser(&c, env{getenv: func(n string) string { return vars[n] }})
+	var e env
+	for name, v := range vars {
+		e.environ = append(e.environ, name+"="+v)
+	}
+	parser, err := newParser(&c, e)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -227,5 +233,12 @@ func TestReadmeTable(t *testing.T) {
 		}
 	} else if string(text) != want {
 		t.Error("README.md differs from Config: go test ./cmd/pinboard -update")
+	}
+}
+
+func TestATypoInASettingShows(t *testing.T) {
+	got := strays([]string{"HOME=/", "PINBOARD_LEASE_TTL=1", "PINBOARD_LEASE_TTL_MS=8000", "PINBOARD_=", "XPINBOARD_A=1"})
+	if want := []string{"PINBOARD_", "PINBOARD_LEASE_TTL"}; !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
 	}
 }

@@ -27,9 +27,19 @@ type cli struct {
 
 // env is the world outside the process, passed in so that tests can be it.
 type env struct {
-	getenv func(string) string
-	stdout io.Writer
-	stderr io.Writer
+	environ []string // NAME=value
+	stdout  io.Writer
+	stderr  io.Writer
+}
+
+// getenv is the last value of a variable, "" if it is not set.
+func (e env) getenv(name string) string {
+	for i := len(e.environ) - 1; i >= 0; i-- {
+		if v, ok := strings.CutPrefix(e.environ[i], name+"="); ok {
+			return v
+		}
+	}
+	return ""
 }
 
 // usageError is a bad or missing value: one line, exit 2.
@@ -38,9 +48,9 @@ type usageError struct{ msg string }
 func (e usageError) Error() string { return e.msg }
 
 // run is the command without the process around it.
-func run(ctx context.Context, args []string, getenv func(string) string, stdout, stderr io.Writer) int {
+func run(ctx context.Context, args, environ []string, stdout, stderr io.Writer) int {
 	var c cli
-	e := env{getenv, stdout, stderr}
+	e := env{environ, stdout, stderr}
 	helped := false
 	parser, err := newParser(&c, e, kong.Exit(func(int) { helped = true }))
 	if err != nil {

@@ -27,6 +27,9 @@ func (c *serveCmd) Run(ctx context.Context, e env) error {
 		return usageError{err.Error()}
 	}
 	log := c.newLogger(e.stdout)
+	for _, name := range strays(e.environ) {
+		log.Warn("unknown setting is ignored", "variable", name)
+	}
 	err = c.serve(ctx, tokens, log)
 	var usage usageError
 	if err != nil && !errors.As(err, &usage) && !errors.Is(err, server.ErrSecondSignal) {
@@ -37,11 +40,11 @@ func (c *serveCmd) Run(ctx context.Context, e env) error {
 
 func (c *Config) serve(ctx context.Context, tokens *passport.Source, log *slog.Logger) error {
 	signal.Ignore(syscall.SIGPIPE) // a log collector that died must not take the node with it
-	c.warn(log)
-	listener, err := net.Listen("tcp", net.JoinHostPort(c.Host, strconv.Itoa(c.Port)))
+	listener, err := c.listen()
 	if err != nil {
-		return fmt.Errorf("cannot listen: %w", err)
+		return err
 	}
+	c.warn(log)
 	n, err := newNode(c, tokens, log, listener)
 	if err != nil {
 		listener.Close()
@@ -56,6 +59,22 @@ func (c *Config) serve(ctx context.Context, tokens *passport.Source, log *slog.L
 		n.close()
 	}
 	return err
+}
+
+// listen opens the port. An address that is none of this machine's is a bad
+// value; a port in use is not.
+func (c *Config) listen() (net.Listener, error) {
+	listener, err := net.Listen("tcp", net.JoinHostPort(c.Host, strconv.Itoa(c.Port)))
+	var unknown *net.DNSError
+	switch {
+	case err == nil:
+		return listener, nil
+	case errors.As(err, &unknown), errors.Is(err, syscall.EADDRNOTAVAIL):
+		return nil, usageError{"PINBOARD_HOST: not an address of this machine: " + c.Host}
+	case errors.Is(err, syscall.EADDRINUSE):
+		return nil, fmt.Errorf("cannot listen: PORT %d is in use", c.Port)
+	}
+	return nil, fmt.Errorf("cannot listen: %w", err)
 }
 
 // warn says at the start what an operator must not find out later.

@@ -35,8 +35,11 @@ func decodeMillis(ctx *kong.DecodeContext, target reflect.Value) error {
 		return err
 	}
 	n, err := strconv.ParseInt(s, 10, 64)
-	if err != nil || n < 0 || n > maxMillis {
-		return fmt.Errorf("want milliseconds from 0 to %d, got %q", maxMillis, s)
+	switch {
+	case err != nil || n < 0:
+		return fmt.Errorf("want a whole number of milliseconds, got %q", s)
+	case n > maxMillis:
+		return fmt.Errorf("want at most %d milliseconds, got %q", maxMillis, s)
 	}
 	target.SetInt(int64(time.Duration(n) * time.Millisecond))
 	return nil

@@ -3,8 +3,10 @@ package registry
 import (
 	"context"
 	"net/http"
+	"strconv"
 	"strings"
 
+	"pinboard"
 	"pinboard/api"
 	"pinboard/internal/directory"
 	"pinboard/internal/outbound"
@@ -56,6 +58,9 @@ func (s *Server) health(_ http.ResponseWriter, r *http.Request, _ *passport.Prin
 
 // events lists ownership changes, newest first.
 func (s *Server) events(ctx context.Context, at page) (any, error) {
+	if _, err := strconv.ParseInt(at.after, 10, 64); err != nil && at.after != "" {
+		return nil, &api.FieldError{Field: "after", Want: "want what next said"}
+	}
 	list, cursor, err := s.Directory.Events(ctx, at.after, at.limit)
 	return struct {
 		Events []directory.Entry `json:"events"`
@@ -117,6 +122,12 @@ func (s *Server) stats(ctx context.Context, at page) (any, error) {
 func (s *Server) windDown(ctx context.Context, p *passport.Principal, q *api.WindDown) (any, error) {
 	if err := mayOrder(p, q.Hostname, q.Namespace); err != nil {
 		return nil, err
+	}
+	switch {
+	case !pinboard.ValidNamespace(q.Namespace):
+		return nil, &api.FieldError{Field: "namespace", Want: `want "/" and its name, as it was registered`}
+	case !pinboard.ValidID(q.ID):
+		return nil, &api.FieldError{Field: "id", Want: "want 1 to 256 characters of A-Z a-z 0-9 . _ ~ -"}
 	}
 	ok, err := s.Directory.WindDown(ctx, directory.WindDown{Host: strings.ToLower(q.Hostname), Namespace: q.Namespace, ID: q.ID, Deadline: q.Deadline})
 	return api.Queued{Queued: ok}, err

@@ -23,6 +23,12 @@ type Health struct {
 	Workers       int    `json:"workers"`
 }
 
+// A refusal is the body of an error, its members in the order of all others.
+type refusal struct {
+	Error string `json:"error"`
+	Code  string `json:"code"`
+}
+
 // ServeHTTP implements http.Handler.
 func (c *Control) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	path := r.URL.Path
@@ -35,10 +41,10 @@ func (c *Control) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}[path]
 	switch {
 	case !ok:
-		answer(w, http.StatusNotFound, map[string]string{"error": "not found", "code": "not_found"})
+		answer(w, http.StatusNotFound, refusal{"not found", "not_found"})
 	case r.Method != http.MethodGet && r.Method != http.MethodHead:
 		w.Header().Set("Allow", "GET, HEAD")
-		answer(w, http.StatusMethodNotAllowed, map[string]string{"error": "method not allowed", "code": "method_not_allowed"})
+		answer(w, http.StatusMethodNotAllowed, refusal{"method not allowed", "method_not_allowed"})
 	default:
 		w.Header().Set("Cache-Control", "no-store")
 		serve(w, r)

@@ -22,11 +22,11 @@ func TestControlPathsAreExact(t *testing.T) {
 		{"GET", "/healthz", 200, `{"status":"ok"}` + "\n"},
 		{"GET", "/readyz", 200, `{"status":"ready","uptimeSeconds":12,"workers":3}` + "\n"},
 		{"GET", "/metrics", 200, "metrics"},
-		{"POST", "/healthz", 405, `{"code":"method_not_allowed","error":"method not allowed"}` + "\n"},
-		{"GET", "/healthz/", 404, `{"code":"not_found","error":"not found"}` + "\n"},
+		{"POST", "/healthz", 405, `{"error":"method not allowed","code":"method_not_allowed"}` + "\n"},
+		{"GET", "/healthz/", 404, `{"error":"not found","code":"not_found"}` + "\n"},
 		{"GET", "/registry", 200, "registry GET"},
 		{"OPTIONS", "/registry/../metrics", 200, "registry OPTIONS"},
-		{"GET", "/registryx", 404, `{"code":"not_found","error":"not found"}` + "\n"},
+		{"GET", "/registryx", 404, `{"error":"not found","code":"not_found"}` + "\n"},
 	} {
 		w := httptest.NewRecorder()
 		r := httptest.NewRequest(tt.method, "/", nil)

@@ -16,6 +16,9 @@ import (
 // notice.
 func (s *Server) drain(signals <-chan os.Signal, faults <-chan error, cause ...any) error {
 	began := time.Now()
+	over := make(chan struct{})
+	defer close(over)
+	second := another(signals, over)
 	s.mu.Lock()
 	was := s.ready.word()
 	s.ready = s.ready.drain()
@@ -30,7 +33,7 @@ func (s *Server) drain(signals <-chan os.Signal, faults <-chan error, cause ...a
 		defer notice.Stop()
 		select {
 		case <-notice.C:
-		case <-signals:
+		case <-second:
 			return s.abandon()
 		case err := <-faults:
 			s.cutAll()
@@ -47,9 +50,32 @@ func (s *Server) drain(signals <-chan os.Signal, faults <-chan error, cause ...a
 		s.cfg.Log.Info("stopped", "tookMs", time.Since(began).Milliseconds(),
 			"cutExchanges", cut.Exchanges, "cutStreams", cut.Streams, "cutTunnels", cut.Tunnels)
 		return nil
-	case <-signals:
+	case <-second:
 		return s.abandon()
 	}
+}
+
+// echo is how soon after the first a signal is the same one, delivered to the
+// process and to its group.
+const echo = 100 * time.Millisecond
+
+// another closes its answer at the first signal that is no echo.
+func another(signals <-chan os.Signal, stop <-chan struct{}) <-chan struct{} {
+	began, second := time.Now(), make(chan struct{})
+	go func() {
+		for {
+			select {
+			case <-stop:
+				return
+			case <-signals:
+				if time.Since(began) >= echo {
+					close(second)
+					return
+				}
+			}
+		}
+	}()
+	return second
 }
 
 // abandon is the answer to a second signal: the end of the process closes

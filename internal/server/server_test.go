@@ -179,6 +179,18 @@ func TestSecondSignalExitsAtOnce(t *testing.T) {
 	}
 }
 
+func TestTheEchoOfASignalIsNoSecondOne(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := start(t, nil)
+		n.signals <- syscall.SIGTERM
+		time.Sleep(time.Millisecond)
+		n.signals <- syscall.SIGTERM
+		if err := <-n.result; err != nil {
+			t.Errorf("Run answered %v", err)
+		}
+	})
+}
+
 // cutAllOnce ends the fake's Serve where Run left without Shutdown.
 func (n *node) cutAllOnce() {
 	select {
