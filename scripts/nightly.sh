@@ -13,6 +13,7 @@ for package in $(grep -rls --include='*_test.go' 'func Fuzz' . | xargs -r -n1 di
 done
 echo "== long tests"
 PINBOARD_NIGHTLY=1 go test -race -skip Alloc -count 1 -p 1 -timeout 3h ./...
+cat .cache/recoveries.txt
 echo "== simulation"
 go test ./internal/sim -run 'TestSeeds$' -count 1 -timeout 3h -v -sim.seeds=10000
 echo "== faults put into the rules: each must be noticed"

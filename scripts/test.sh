@@ -6,7 +6,7 @@ cd "$(dirname "$0")/.."
 
 scripts/setup.sh
 tally=.cache/tally
-rm -rf "$tally"
+rm -rf "$tally" .cache/recoveries.txt
 mkdir -p "$tally" bin
 go build -o bin/pinboard ./cmd/pinboard
 go build -o bin/testsum ./scripts/testsum
@@ -46,6 +46,7 @@ else
   echo "no C compiler: nothing runs under the race detector"
   gotest go -p 1 -timeout 10m ./...
 fi
+cat .cache/recoveries.txt 2>/dev/null || true
 for target in $(scripts/fuzz-targets.sh internal/h1); do
   gotest "fuzz-$target" -run '^$' -fuzz "^$target\$" -fuzztime 20s ./internal/h1
 done
