@@ -96,7 +96,7 @@ type BindKey struct{ Host, Namespace string }
 
 // A Binding says which env a hostname's namespace shows (H1).
 type Binding struct {
-	Env   string
+	Env   string // "" for a deleted one, which is there for its Wait alone
 	Epoch int64
 	Wait  Micros // displaced: no new ids before this
 }

@@ -32,11 +32,13 @@ func (p *Rules) env(tx *Tx, host, ns string) (env string, known bool) {
 	if !p.Hostnames {
 		return World, tx.Index("n:"+ns) != ""
 	}
-	if b := tx.Binding(p.bindKey(host, ns)); b != nil {
+	if b := tx.Binding(p.bindKey(host, ns)); bound(b) {
 		return b.Env, true
 	}
 	return "", false
 }
+
+func bound(b *Binding) bool { return b != nil && b.Env != "" }
 
 // displaced reports that new ids of the binding still wait.
 func (p *Rules) displaced(tx *Tx, host, ns string) bool {
@@ -71,7 +73,7 @@ func (p *Rules) admit(tx *Tx, w *Worker) error {
 	for _, ns := range w.Namespaces {
 		b := tx.Binding(BindKey{w.Hostname, ns})
 		switch {
-		case b == nil:
+		case !bound(b):
 		case w.BindEpoch < b.Epoch:
 			return Conflict{"hostname binding of " + ns + " is held at a higher epoch"}
 		case w.BindEpoch == b.Epoch && b.Env != w.EnvOf(ns):
@@ -94,6 +96,8 @@ func (p *Rules) bind(tx *Tx, w *Worker) (displacedAny bool) {
 		switch {
 		case b == nil:
 			tx.PutBinding(k, &Binding{Env: env, Epoch: w.BindEpoch})
+		case !bound(b):
+			tx.PutBinding(k, &Binding{Env: env, Epoch: w.BindEpoch, Wait: b.Wait})
 		case b.Env != env:
 			tx.PutBinding(k, &Binding{Env: env, Epoch: w.BindEpoch, Wait: tx.Now + 2*tx.Meta.Longest})
 			tx.Log(Entry{Cause: "displaced", Key: k.Host + " " + ns, Session: w.Session, Node: p.Node})
@@ -128,7 +132,7 @@ func (p *Rules) superseded(tx *Tx, w *Worker) (env string, epoch int64, yes bool
 	}
 	for _, ns := range w.Namespaces {
 		b := tx.Binding(BindKey{w.Hostname, ns})
-		if b == nil {
+		if !bound(b) {
 			continue
 		}
 		if b.Env == w.EnvOf(ns) {
@@ -170,13 +174,15 @@ func (p *Rules) claimed(tx *Tx, row *Row, since Micros, host string) bool {
 	return row.Claim != "" && row.Claim != host && since != 0 && tx.Now < since+tx.Meta.Longest
 }
 
-// DeleteBinding forgets a binding (H4).
+// DeleteBinding forgets a binding (H4). Whatever is bound there next takes no
+// new ids for one lease, as after a displacement: workers of the old env may
+// still serve.
 func (p *Rules) DeleteBinding(tx *Tx, k BindKey) bool {
 	p.begin(tx, 0)
-	if tx.Binding(k) == nil {
+	if !bound(tx.Binding(k)) {
 		return false
 	}
-	tx.PutBinding(k, nil)
+	tx.PutBinding(k, &Binding{Wait: tx.Now + tx.Meta.Longest})
 	tx.Log(Entry{Cause: "binding deleted", Key: k.Host + " " + k.Namespace, Node: p.Node})
 	return true
 }

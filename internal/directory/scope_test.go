@@ -198,7 +198,13 @@ func TestABindingCanBeDeleted(t *testing.T) {
 	if ok, err := w.nodes[0].DeleteBinding(bg, "app.test", "/threads"); !ok || err != nil {
 		t.Fatal(ok, err)
 	}
+	w.refusedAt("app.test", "x", pinboard.UnknownNamespace)
 	right.register(0)
+	w.refusedAt("app.test", "x", pinboard.BindingDisplaced) // the old env's workers may still serve
+	if ok, err := w.nodes[0].DeleteBinding(bg, "app.test", "/files"); ok || err != nil {
+		t.Fatal(ok, err)
+	}
+	w.pass(lease, right)
 	if p := w.placeAt("app.test", "x"); p.Worker.ClientID != "w2" {
 		t.Fatalf("got %+v", p)
 	}
