@@ -87,6 +87,7 @@ type Options struct {
 	Only     []string      // names of the targets that take part; none: all
 	Hold     bool          // start everything and wait, for measuring by hand
 	Binary   string        // measured instead of a fresh build
+	Patience time.Duration // how long each sample waits for others to leave the machine
 	KeepLogs bool
 }
 
@@ -106,6 +107,7 @@ func parseOptions(args []string) (Options, error) {
 	fs.BoolVar(&o.Hold, "hold", false, "start the targets, print where they are, wait for an interrupt")
 	fs.BoolVar(&o.KeepLogs, "keep", false, "keep the scratch folder")
 	fs.StringVar(&o.Binary, "binary", "", "a built pinboard to measure, instead of building this tree")
+	fs.DurationVar(&o.Patience, "patience", 0, "how long each sample waits until nobody else uses the machine")
 	rounds := fs.Int("rounds", 0, "closed-loop rounds")
 	if err := fs.Parse(args); err != nil {
 		return o, err
@@ -143,11 +145,17 @@ func bench(ctx context.Context, o Options, stdout io.Writer) error {
 	if err := os.Chmod(scratch, 0o755); err != nil { // nginx workers are another user
 		return err
 	}
-	fleet := &Fleet{scratch: scratch, peers: filepath.Join("bench", "peers"), only: o.Only, tries: o.Tries}
+	fleet := &Fleet{scratch: scratch, peers: filepath.Join("bench", "peers"), only: o.Only, tries: o.Tries, patience: o.Patience}
 	fleet.pinboard = o.Binary
 	if o.Binary == "" && (fleet.takesPart(figures.Pinboard) || fleet.takesPart(figures.PinboardMem)) {
 		fleet.pinboard = filepath.Join(scratch, "pinboard")
 		if out, err := exec.CommandContext(ctx, "go", "build", "-o", fleet.pinboard, "./cmd/pinboard").CombinedOutput(); err != nil {
+			return fmt.Errorf("build: %w: %s", err, out)
+		}
+	}
+	if fleet.takesPart(figures.Loop) || fleet.takesPart(figures.LoopBlind) {
+		fleet.loopBinary = filepath.Join(scratch, "loop")
+		if out, err := exec.CommandContext(ctx, "go", "build", "-o", fleet.loopBinary, "./bench/loop").CombinedOutput(); err != nil {
 			return fmt.Errorf("build: %w: %s", err, out)
 		}
 	}

@@ -47,6 +47,7 @@ func (f *Fleet) rounds(ctx context.Context, progress io.Writer, title string, n 
 // measure takes one sample and takes it again while others use too much of
 // the machine; of several it keeps the one least disturbed.
 func (f *Fleet) measure(ctx context.Context, t *Target, run loop) (figures.Sample, error) {
+	f.awaitCalm(ctx)
 	var best figures.Sample
 	for try := range f.tries {
 		time.Sleep(200 * time.Millisecond) // the last target's connections close
@@ -62,6 +63,17 @@ func (f *Fleet) measure(ctx context.Context, t *Target, run loop) (figures.Sampl
 		}
 	}
 	return best, nil
+}
+
+// awaitCalm waits until others leave the machine, as long as patience lasts.
+func (f *Fleet) awaitCalm(ctx context.Context) {
+	for end := time.Now().Add(f.patience); time.Now().Before(end) && ctx.Err() == nil; {
+		before := readClock()
+		time.Sleep(500 * time.Millisecond)
+		if foreign(before, readClock(), runtime.NumCPU(), os.Getpid()) <= foreignLimit {
+			return
+		}
+	}
 }
 
 func (f *Fleet) sample(ctx context.Context, t *Target, run loop) (figures.Sample, error) {

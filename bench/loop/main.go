@@ -17,7 +17,9 @@ import (
 	"os"
 	"os/signal"
 	"runtime"
+	"sync/atomic"
 	"syscall"
+	"time"
 
 	"github.com/redis/rueidis"
 
@@ -39,6 +41,7 @@ type settings struct {
 	look    bool // make sure, before each request, that a kept connection has not been closed
 	metrics *metrics.Metrics
 	workers *roster
+	open    atomic.Int64 // exchanges
 }
 
 func run(args []string) error {
@@ -65,6 +68,9 @@ func run(args []string) error {
 	defer client.Close()
 	s.workers = newRoster(client, s.prefix)
 	go s.workers.follow(ctx)
+	for s.workers.now.Load().newest == nil && ctx.Err() == nil { // a port that listens can serve
+		time.Sleep(20 * time.Millisecond)
+	}
 	if *scrape != "" {
 		l, err := net.Listen("tcp", *scrape)
 		if err != nil {

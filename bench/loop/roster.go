@@ -14,7 +14,7 @@ import (
 )
 
 // followEvery is how old the list of workers may be.
-const followEvery = time.Second
+const followEvery = 500 * time.Millisecond
 
 // A roster is the list of workers as the store has it, kept up beside the
 // loops.
