@@ -180,3 +180,29 @@ func TestReload(t *testing.T) {
 		t.Fatal("a missing file at start must be refused")
 	}
 }
+
+// The passport in the operator's guide is one.
+func TestTheGuidesPassportWorks(t *testing.T) {
+	guide, err := os.ReadFile("../../docs/operating.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(guide), "```json\n")
+	text, _, ok := strings.Cut(rest, "```")
+	if !ok {
+		t.Fatal("no passport in the guide")
+	}
+	s, err := Open("", text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	chat, ok := s.Authenticate([]string{"Bearer a-long-random-text"})
+	if !ok || !chat.May(ScopeWorker) || chat.May(ScopeOperator) || !chat.Namespace("/threads") || chat.Namespace("/files") ||
+		!chat.Hostname("chat.example") || chat.Hostname("other.example") || !chat.Backend("10.1.2.3") || chat.Backend("10.1.2.4") {
+		t.Errorf("chat: %+v", chat)
+	}
+	ops, ok := s.Authenticate([]string{"Bearer another-long-random-text"})
+	if !ok || ops.May(ScopeWorker) || !ops.May(ScopeOperator) || !ops.Namespace("/any") || !ops.Hostname("any") {
+		t.Errorf("ops: %+v", ops)
+	}
+}
