@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"strings"
 
 	"pinboard"
 )
@@ -165,15 +164,4 @@ func adopted(list []*activation) (found []string) {
 		}
 	}
 	return found
-}
-
-// leases tells of one process, for the report of a failed run.
-func (o *owners) leases() string {
-	var b strings.Builder
-	for process, list := range o.windows {
-		for _, w := range list {
-			fmt.Fprintf(&b, "%s held a lease %.3f - %.3f\n", process, seconds(w.start), seconds(w.end))
-		}
-	}
-	return b.String()
 }

@@ -39,7 +39,7 @@ func TestSentinelFailoverWithLostWrites(t *testing.T) {
 	a := redistest.Start(t)
 	b := redistest.StartReplica(t, a)
 	s := redistest.StartSentinels(t, 3, a, 1)
-	trial(t, "Sentinel failover, last writes lost (12 s of lag)", setting{url: s.URL()}, func(f *fleet) {
+	trial(t, "Sentinel failover, last writes lost (12 s of lag)", setting{url: s.URL(), lag: 12 * time.Second}, func(f *fleet) {
 		detach(b)
 		before := commands(a)
 		time.Sleep(lease / 2)
@@ -63,7 +63,7 @@ func TestSentinelReplacesALivingPrimary(t *testing.T) {
 	a := redistest.Start(t, safe...)
 	b, c := redistest.StartReplica(t, a, safe...), redistest.StartReplica(t, a, safe...)
 	s := redistest.StartSentinels(t, 3, a, 2)
-	trial(t, "living primary replaced by Sentinel (3 s of lag)", setting{url: s.URL()}, func(f *fleet) {
+	trial(t, "living primary replaced by Sentinel (3 s of lag)", setting{url: s.URL(), lag: 3 * time.Second}, func(f *fleet) {
 		detach(b)
 		detach(c)
 		f.await("the promotion", func() bool {
@@ -86,7 +86,7 @@ func TestSentinelReplacesALivingPrimary(t *testing.T) {
 func TestClusterFailover(t *testing.T) {
 	t.Parallel()
 	c := redistest.StartReplicatedCluster(t, 3)
-	trial(t, "cluster failover of one shard (12 s of lag)", setting{url: c.URL()}, func(f *fleet) {
+	trial(t, "cluster failover of one shard (12 s of lag)", setting{url: c.URL(), lag: 12 * time.Second}, func(f *fleet) {
 		slot, lost := 0, 0
 		f.await("a slot of another server than the one that is asked about slots", func() bool {
 			slot = c.Slot(fmt.Sprint("{", f.chance.IntN(buckets), "}"))
