@@ -20,6 +20,7 @@ def fleet(cluster, store):
     for name in ("w1", "w2"):
         cluster.worker(name, node=0)
     cluster.wait_registered("w1", "w2")
+    cluster.settle({"w1", "w2"})
     return cluster
 
 

@@ -14,6 +14,7 @@ def fleet(cluster):
     for name in ("w1", "w2"):
         cluster.worker(name, release=FIRST)
     cluster.wait_registered("w1", "w2")
+    cluster.settle({"w1", "w2"})
     return cluster
 
 

@@ -26,6 +26,7 @@ def whole_life(cluster, version):
     for name in ("w1", "w2"):
         cluster.worker(name, release=release, idle_timeout=3)
     cluster.wait_registered("w1", "w2")
+    cluster.settle({"w1", "w2"})
     assert cluster.workers["w1"].identity["release"] == version
 
     placed = cluster.place(6)
