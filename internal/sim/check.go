@@ -185,11 +185,20 @@ func (c *checker) resolved(n *Node, p *directory.Placement) {
 	}
 }
 
-// passes: bytes of a stream reach a client; their source must own the id.
-func (c *checker) passes(f *flow, in *Instance) {
+// ownerBut is a live instance of the same id in another process, or nil.
+func (c *checker) ownerBut(in *Instance) *Instance {
 	for _, other := range c.holders[in.key] {
 		if other.p != in.p && other.holds() {
-			c.fail("%s passes on bytes of %s from %s, which %s owns", f.n.Name, in.key.ID, in.p.Name, other.p.Name)
+			return other
 		}
+	}
+	return nil
+}
+
+// passes: bytes of a stream reach a client; nobody else may have owned the id
+// when they were made (F2).
+func (c *checker) passes(f *flow, in, owner *Instance) {
+	if owner != nil {
+		c.fail("%s passes on bytes of %s from %s, which %s owns", f.n.Name, in.key.ID, in.p.Name, owner.p.Name)
 	}
 }

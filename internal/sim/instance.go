@@ -174,7 +174,8 @@ func (p *Proc) emit(in *Instance, h hit) {
 			break
 		}
 		if d, arrives := p.w.net.leg(p.Name, h.flow.n.Name); arrives {
-			p.w.At(d, func() { h.flow.n.run(func() { h.flow.bytes(in) }) })
+			by := p.w.check.ownerBut(in) // when the bytes are made, not when a frozen node reads them
+			p.w.At(d, func() { h.flow.n.run(func() { h.flow.bytes(in, by) }) })
 		}
 	}
 	h.flow.open = false

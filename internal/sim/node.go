@@ -281,12 +281,12 @@ type flow struct {
 }
 
 // bytes reach the node: they pass to the client unless the owner is gone (F2).
-func (f *flow) bytes(in *Instance) {
+func (f *flow) bytes(in, owner *Instance) {
 	if f.open && !f.n.w.time().Before(f.watch.Deadline) {
 		f.open = false
 	}
 	if f.open {
-		f.n.w.check.passes(f, in)
+		f.n.w.check.passes(f, in, owner)
 	}
 }
 

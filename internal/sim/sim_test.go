@@ -139,7 +139,7 @@ func TestTheCheckerSees(t *testing.T) {
 			in := a.activate(hit{key: k, epoch: 1})
 			in.lapsed = true
 			b.activate(hit{key: k, epoch: 2})
-			w.check.passes(&flow{n: w.nodes[0], p: a}, in)
+			w.check.passes(&flow{n: w.nodes[0], p: a}, in, w.check.ownerBut(in))
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
