@@ -38,7 +38,7 @@ func (p *Proc) handle(h hit) string {
 		return notFound
 	}
 	if p.Lags {
-		p.w.Sleep(p.w.between("lag", 0, time.Second))
+		p.w.Sleep(p.w.between("lag", 500*time.Millisecond, time.Second))
 	}
 	if p.lease.Expired(p.w.Now) {
 		return "lease expired; not serving"

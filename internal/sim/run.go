@@ -63,7 +63,7 @@ func Run(seed uint64, plan []Fault, keep bool) (res Result) {
 	defer func() {
 		res.Sum, res.Violations, res.Lines = w.trace.sum.Sum64(), w.check.violations, w.trace.lines
 	}()
-	w.populate(forgets(plan))
+	w.populate()
 	w.inflict(plan)
 	w.load(&res.Served)
 	w.snapshots()
@@ -77,17 +77,10 @@ func Run(seed uint64, plan []Fault, keep bool) (res Result) {
 
 func (w *World) broken() bool { return len(w.check.violations) > 0 }
 
-// forgets reports faults that lose rows of the store.
-func forgets(plan []Fault) bool {
-	return slices.ContainsFunc(plan, func(f Fault) bool {
-		return slices.Contains([]string{"wipe", "restart empty", "restore", "failover", "split"}, f.Kind)
-	})
-}
-
-// populate starts the first workers. Clients that look at the audience some
-// time before the rest may start an instance that nobody has heard of, if its
-// row is lost meanwhile (docs/guarantees.md).
-func (w *World) populate(forgets bool) {
+// populate starts the first workers. None of them looks at the audience of a
+// forward some time before the rest (Kind.Lags): such a one may start an
+// instance that nobody has heard of (docs/guarantees.md, assumption 6).
+func (w *World) populate() {
 	r := w.rand("workers")
 	for i := range 2 + r.IntN(3) {
 		k := Today
@@ -97,7 +90,7 @@ func (w *World) populate(forgets bool) {
 		k.Drain = time.Duration(5+r.IntN(25)) * time.Second
 		k.KeepRows = r.IntN(6) == 0
 		if r.IntN(4) == 0 { // 0.14
-			k.Acks, k.Lags = false, r.IntN(2) == 0 && !forgets
+			k.Acks = false
 		}
 		if w.Hostnames {
 			k.Hostname, k.Env = w.hosts()[i%2], "blue"
