@@ -21,14 +21,14 @@ import (
 
 // A process is a node or a worker, to be killed and frozen.
 type process struct {
-	t      testing.TB
-	name   string
-	start  func() *exec.Cmd
-	cmd    *exec.Cmd
-	exited chan struct{}
+	t     testing.TB
+	name  string
+	start func() *exec.Cmd
 
-	mu  sync.Mutex
-	out bytes.Buffer // of all its lives
+	mu     sync.Mutex
+	cmd    *exec.Cmd // of its present life
+	exited chan struct{}
+	out    bytes.Buffer // of all its lives
 }
 
 // run starts a process; it dies with the test binary.
@@ -45,16 +45,17 @@ func run(t testing.TB, name string, start func() *exec.Cmd) *process {
 }
 
 func (p *process) again() {
-	p.cmd = p.start()
-	p.cmd.Stdout, p.cmd.Stderr = p, p
-	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	if err := p.cmd.Start(); err != nil {
+	cmd, exited := p.start(), make(chan struct{})
+	cmd.Stdout, cmd.Stderr = p, p
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if err := cmd.Start(); err != nil {
 		p.t.Error(err)
 		return
 	}
-	cmd, exited := p.cmd, make(chan struct{})
-	p.exited = exited
 	go func() { cmd.Wait(); close(exited) }()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.cmd, p.exited = cmd, exited
 }
 
 func (p *process) Write(b []byte) (int, error) {
@@ -71,12 +72,17 @@ func (p *process) said() string {
 
 func tail(s string) string { return s[max(0, len(s)-6000):] }
 
-func (p *process) signal(s syscall.Signal) { p.cmd.Process.Signal(s) }
+// signal returns what is closed at the end of the life that it was sent to.
+func (p *process) signal(s syscall.Signal) (exited chan struct{}) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.cmd.Process.Signal(s)
+	return p.exited
+}
 
 // kill is SIGKILL: nothing is released, nothing is said.
 func (p *process) kill() {
-	p.signal(syscall.SIGKILL)
-	<-p.exited
+	<-p.signal(syscall.SIGKILL)
 }
 
 // freeze stands the process still for d.
