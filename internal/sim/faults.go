@@ -286,7 +286,7 @@ func (w *World) storeFault(f Fault, n *Node) func() {
 		}
 		return w.replaceAfter(im, s.offset)
 	case "restore":
-		if old := w.snapshot; old != nil {
+		if old := w.snapshot; old != nil && w.Now > s.since+w.Lease {
 			return w.replaceAfter(old, s.offset)
 		}
 	case "failover", "split":

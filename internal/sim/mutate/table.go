@@ -111,5 +111,6 @@ var faults = []fault{
 	one("H3", "anybody may place an id that another hostname took over", scope, "return row.Claim != \"\" && row.Claim != host && since != 0 && tx.Now < since+tx.Meta.Longest", "return false"),
 	one("H3", "two busy hostnames toss an id to and fro", scope, "if row.Taken != 0 && tx.Now < row.Taken+settle*tx.Meta.Longest && row.Claim == \"\" {", "if false {"),
 	one("H3", "a takeover does not wind the owner down", scope, "			p.wind(tx, k, row, s, tx.Now+tx.Meta.Longest, msgID)\n", "			tx.PutRow(k, *row)\n"),
-	one("H4", "a binding cannot be deleted", scope, "	tx.PutBinding(k, nil)\n", ""),
+	one("H4", "a binding cannot be deleted", scope, "	tx.PutBinding(k, &Binding{Wait: tx.Now + tx.Meta.Longest})\n", ""),
+	one("H4", "what is bound after a deletion does not wait", scope, "	tx.PutBinding(k, &Binding{Wait: tx.Now + tx.Meta.Longest})\n", "	tx.PutBinding(k, nil)\n"),
 }
