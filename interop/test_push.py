@@ -40,7 +40,7 @@ def test_the_first_release_is_served(fleet):
 def test_an_evicted_id_waits_one_lease_and_comes_back(fleet):
     """Its release carries no epoch: a late forward may still activate there,
     so for one lease the id is placed nowhere."""
-    fleet.client.increment("/counters/evicted")
+    before = fleet.client.increment("/counters/evicted")
     push(
         fleet, "evict", clientId=fleet.workers["w1"].client_id, namespace="/counters", id="evicted"
     )
@@ -48,6 +48,9 @@ def test_an_evicted_id_waits_one_lease_and_comes_back(fleet):
         fleet, "evict", clientId=fleet.workers["w2"].client_id, namespace="/counters", id="evicted"
     )
     closed = wait_for(lambda: ended(fleet, "/counters/evicted"), "the instance to close")
+    # Until it has released the id, this client opens it again for a request.
+    owner = fleet.workers[before.worker]
+    wait_for(lambda: "/registry/release" in owner.output(), "the release")
     after = fleet.client.increment("/counters/evicted")
     assert after.count == 1
     assert after.mono >= closed[0]["mono"] + LEASE * 0.9
