@@ -48,7 +48,8 @@ def test_an_evicted_id_waits_one_lease_and_comes_back(fleet):
         fleet, "evict", clientId=fleet.workers["w2"].client_id, namespace="/counters", id="evicted"
     )
     closed = wait_for(lambda: ended(fleet, "/counters/evicted"), "the instance to close")
-    # Until it has released the id, this client opens it again for a request.
+    # A forward that crosses the release opens it again: this client has no
+    # fence.
     owner = fleet.workers[before.worker]
     wait_for(lambda: "/registry/release" in owner.output(), "the release")
     after = fleet.client.increment("/counters/evicted")
