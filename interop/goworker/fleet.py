@@ -22,7 +22,7 @@ ELSEWHERE = {
     "test_reference.py": "the real client's own tests",
     "test_checker.py": "histories made by hand",
     "test_goworker.py": "mixed fleets",
-    "test_an_ejected_worker_loses_its_ids_at_the_end_of_its_lease": "it gives ids back earlier",
+    "test_an_ejected_worker_loses_its_session_at_the_end_of_its_lease": "it gives ids back earlier",
     "test_a_lower_binding_epoch_is_not_accepted": "reads the real client's log",
 }
 
