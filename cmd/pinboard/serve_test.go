@@ -63,6 +63,7 @@ func TestSecondSignalExitsNow(t *testing.T) {
 	p := serve(t, "PINBOARD_SHUTDOWN_NOTICE_MS=60000", "PINBOARD_SHUTDOWN_BUDGET_MS=60000").ready()
 	p.signal(syscall.SIGTERM)
 	p.line("draining")
+	time.Sleep(200 * time.Millisecond) // sooner it would be the same signal's echo
 	p.signal(syscall.SIGTERM)
 	if code := p.exit(); code != 1 {
 		t.Errorf("exit %d", code)
