@@ -291,6 +291,7 @@ func TestOpenFails(t *testing.T) {
 		}})
 		stop := start(t, h)
 		expect(t, "error", g.get("/t/a"), 500, "activation failed")
+		synctest.Wait() // while it is closing, the id answers 503
 		expect(t, "panic", g.get("/t/a"), 500, "activation failed")
 		synctest.Wait()
 		if cleaned != 2 || len(g.sent("release")) != 0 {

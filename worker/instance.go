@@ -124,14 +124,15 @@ func (in *Instance) open() {
 	h := in.h
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	defer close(in.opened)
 	in.left = time.Now()
 	if err == nil {
 		in.serving, in.began = handler, in.left
 		h.counts[in.Namespace].Activations++
+		close(in.opened)
 		h.settleLocked(in)
 		return
 	}
+	close(in.opened) // before its context ends: who waited must learn that it failed
 	h.cfg.Log.Error("instance did not open", "namespace", in.Namespace, "id", in.ID, "error", err)
 	in.retry = !in.closing
 	h.closeLocked(in)
