@@ -193,7 +193,7 @@ func (r *Request) readFields(b []byte) *pinboard.Refusal {
 			hosts++
 			r.Host, r.HasHost = f.Value, true
 			if !validHost(v) {
-				return pinboard.BadRequest
+				return pinboard.MissingHost
 			}
 		case ContentLength:
 			lengths++

@@ -237,13 +237,3 @@ func (x *exchange) site() []byte {
 	}
 	return x.req.Host.Of(x.head)
 }
-
-// canonicalHost is the hostname of hostname mode: lower-cased, without port,
-// brackets kept.
-func canonicalHost(site []byte) string {
-	end := len(site)
-	if i := bytes.LastIndexByte(site, ':'); i >= 0 && bytes.IndexByte(site[i:], ']') < 0 {
-		end = i
-	}
-	return strings.ToLower(string(site[:end]))
-}

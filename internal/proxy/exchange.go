@@ -25,6 +25,7 @@ type exchange struct {
 
 	place    directory.Placement
 	resolved time.Time // when place arrived
+	hostname string    // canonical, in hostname mode
 	caller   string    // "/ns/id", proven
 	depth    int
 	counted  bool // among the proxy's open exchanges
@@ -193,6 +194,12 @@ func (x *exchange) instance() next {
 func (x *exchange) prepare() *pinboard.Refusal {
 	p := x.c.p
 	var refusal *pinboard.Refusal
+	if p.cfg.HostnameAware {
+		var ok bool
+		if x.hostname, ok = pinboard.Hostname(string(x.site())); !ok {
+			return pinboard.MissingHost
+		}
+	}
 	if x.obs.Address, refusal = pinboard.ParseAddress(x.obs.Path, p.cfg.Prefix); refusal != nil {
 		return refusal
 	}
@@ -302,9 +309,7 @@ func (c *conn) rest(d time.Duration) bool {
 func (x *exchange) request(ctx context.Context) (directory.Request, *pinboard.Refusal) {
 	p := x.c.p
 	r := directory.Request{Address: x.obs.Address}
-	if p.cfg.HostnameAware {
-		r.Host = canonicalHost(x.site())
-	}
+	r.Host = x.hostname
 	if x.req.Has&callerKinds != 0 {
 		var refusal *pinboard.Refusal
 		if r.Caller, refusal = x.identify(ctx, r.Host); refusal != nil {

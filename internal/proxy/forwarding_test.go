@@ -164,6 +164,25 @@ func TestAbsoluteTargetNamesTheHost(t *testing.T) {
 	}
 }
 
+// Hostname mode reads the authority before anything else (product.md section 4).
+func TestWithoutAHostnameNothingIsRead(t *testing.T) {
+	w := newWorld(t, func(c *proxy.Config) { c.HostnameAware = true })
+	for _, head := range []string{
+		"GET /t/a HTTP/1.0\r\n", "GET /t/a HTTP/1.1\r\n", "GET /t/a HTTP/1.1\r\nHost:\r\n", "GET /t/a HTTP/1.1\r\nHost: a\r\nHost: a\r\n",
+		"GET /t/%61 HTTP/1.1\r\nHost: \r\n", "GET /t/a HTTP/1.1\r\nHost: a..b\r\n", "GET /t/a HTTP/1.1\r\nHost: a b\r\n", "GET /t/a HTTP/1.1\r\nHost: a:b\r\n",
+	} {
+		if got := w.ask(head + "\r\n"); got.line("Pinboard-Error") != "missing_host" || !strings.Contains(got.head, " 400 ") {
+			t.Errorf("%q: %q", head, got.head)
+		}
+	}
+	s := newScripted(t, replying(okAnswer))
+	w.dir.worker = s.Worker
+	w.ask("GET /t/a HTTP/1.1\r\nHost: A.Test.:80\r\n\r\n")
+	if got := w.dir.resolved(); len(got) != 1 || got[0].Host != "a.test" {
+		t.Errorf("resolved %+v", got)
+	}
+}
+
 func TestOldDialectsGetTheirPathAndSecret(t *testing.T) {
 	w := newWorld(t)
 	s := newScripted(t, replying(okAnswer))

@@ -4,7 +4,6 @@ import (
 	"context"
 	"net/http"
 	"strconv"
-	"strings"
 
 	"pinboard"
 	"pinboard/api"
@@ -129,8 +128,14 @@ func (s *Server) windDown(ctx context.Context, p *passport.Principal, q *api.Win
 	case !pinboard.ValidID(q.ID):
 		return nil, &api.FieldError{Field: "id", Want: "want 1 to 256 characters of A-Z a-z 0-9 . _ ~ -"}
 	}
-	ok, err := s.Directory.WindDown(ctx, directory.WindDown{Host: strings.ToLower(q.Hostname), Namespace: q.Namespace, ID: q.ID, Deadline: q.Deadline})
+	ok, err := s.Directory.WindDown(ctx, directory.WindDown{Host: ordered(q.Hostname), Namespace: q.Namespace, ID: q.ID, Deadline: q.Deadline})
 	return api.Queued{Queued: ok}, err
+}
+
+// ordered is the hostname that an order means; one that is none matches nothing.
+func ordered(hostname string) string {
+	name, _ := pinboard.Hostname(hostname)
+	return name
 }
 
 // mayOrder holds an order against the namespaces and hostnames of the token.
@@ -151,7 +156,7 @@ func (s *Server) deleteBinding(ctx context.Context, p *passport.Principal, q *ap
 	if err := mayOrder(p, q.Hostname, q.Namespace); err != nil {
 		return nil, err
 	}
-	ok, err := s.Directory.DeleteBinding(ctx, strings.ToLower(q.Hostname), q.Namespace)
+	ok, err := s.Directory.DeleteBinding(ctx, ordered(q.Hostname), q.Namespace)
 	return api.BindingAnswer{Deleted: ok}, err
 }
 

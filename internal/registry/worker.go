@@ -60,18 +60,17 @@ func (s *Server) authorise(p *passport.Principal, q *api.Register) (outbound.Tar
 	return target, err
 }
 
-// canonical brings the hostname into the form that requests are compared in:
-// lower case, without port, brackets kept. "*" is no hostname: it stands for
-// the one world of the other mode.
+// canonical brings the hostname into the form that requests are compared in,
+// by the same function; a port has no place in it.
 func canonical(q *api.Register) error {
-	q.Hostname = strings.ToLower(q.Hostname)
-	literal := strings.HasPrefix(q.Hostname, "[") && strings.HasSuffix(q.Hostname, "]")
-	switch {
-	case q.Hostname == "":
+	if q.Hostname == "" {
 		return &api.FieldError{Field: "hostname", Want: "required in hostname-aware mode"}
-	case strings.ContainsAny(q.Hostname, "*/?#@%\\ ") || strings.Contains(q.Hostname, ":") && !literal:
+	}
+	name, ok := pinboard.Hostname(q.Hostname)
+	if !ok || strings.TrimSuffix(strings.ToLower(q.Hostname), ".") != name {
 		return &api.FieldError{Field: "hostname", Want: "want a host name without port"}
 	}
+	q.Hostname = name
 	return nil
 }
 
