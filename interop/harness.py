@@ -1,11 +1,13 @@
 """A cluster as one object: nodes over one store, workers, one activation log."""
 
+import json
 import signal
 import threading
 from pathlib import Path
 
 import checker
 from client import Client
+from constants import TOKEN
 from processes import Node, Redis, Worker, wait_for
 from releases import CURRENT
 
@@ -145,6 +147,19 @@ class Cluster:
     def check(self):
         violations = checker.check(checker.read(self.log))
         assert not violations, "\n".join(map(str, violations))
+        self.check_secrets()
+
+    def check_secrets(self):
+        """No node said a secret: not the token, not one of a worker."""
+        secrets = {TOKEN}
+        for worker in self.workers.values():
+            identity = getattr(worker, "identity_file", None)
+            if identity and identity.exists():
+                secrets.add(json.loads(identity.read_text())["secret"])
+        for node in self.nodes:
+            said = node.output()
+            leaked = [secret for secret in secrets if secret in said]
+            assert not leaked, f"{node.name} logged {len(leaked)} of {len(secrets)} secrets"
 
     def outputs(self):
         """The tails of all logs, for the report of a failed test."""
