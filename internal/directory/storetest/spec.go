@@ -47,7 +47,6 @@ type specRow struct {
 	proc  string
 	epoch pinboard.Epoch
 	fresh bool
-	since pinboard.Epoch
 	until time.Duration // held
 	gen   int
 	left  time.Duration // its owner left it out of a restatement: free from then on; -1 not
