@@ -97,7 +97,7 @@ func New(o Options) *Directory {
 	d := &Directory{o: o, n: o.Store.Buckets(), rand: rand.New(o.Rand), hints: newHints(o.Hints), limiter: newLimiter(o.PlaceRate)}
 	d.rules = Rules{
 		Lease: o.Lease.Microseconds(), Slack: o.Slack.Microseconds(), Lag: o.Lag.Microseconds(), NoCold: o.NoCold,
-		Hostnames: o.Hostnames, PlaceLimit: o.PlaceLimit, Node: o.Node,
+		Hostnames: o.Hostnames, Node: o.Node,
 	}
 	d.seen = make([]atomic.Uint64, d.n)
 	d.long.Store(d.rules.Lease + d.rules.Slack)

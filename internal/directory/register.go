@@ -15,7 +15,6 @@ type Enrol struct {
 	Draining bool
 	Claims   []Key // this bucket's share of the restated ids
 	Prev     string
-	First    bool
 	Last     bool
 	Longest  Micros
 	Seen     pinboard.Epoch

@@ -9,13 +9,12 @@ import (
 
 // Rules are the settings that every rule obeys. All durations in Micros.
 type Rules struct {
-	Lease      Micros // lease granted to sessions
-	Slack      Micros // the store holds leases this much longer than it tells: steps of its clock below it go unseen (G4)
-	Lag        Micros // added to cold starts for replicas (G3)
-	NoCold     bool   // development only: no cold start on a fresh in-process store
-	Hostnames  bool   // hostname-aware mode
-	PlaceLimit int64  // placements minus releases before a restate order (R9)
-	Node       string // names this node in the ring
+	Lease     Micros // lease granted to sessions
+	Slack     Micros // the store holds leases this much longer than it tells: steps of its clock below it go unseen (G4)
+	Lag       Micros // added to cold starts for replicas (G3)
+	NoCold    bool   // development only: no cold start on a fresh in-process store
+	Hostnames bool   // hostname-aware mode
+	Node      string // names this node in the ring
 
 	Longest func() Micros // longest lease this node granted or read, for a store that forgot it (G5)
 }
