@@ -50,29 +50,34 @@ type conn struct {
 	ctx  context.Context
 	stop context.CancelFunc
 	peer client
-	x    *exchange // the one under way
 
-	mu     sync.Mutex
-	phase  phase
-	since  time.Time // start of an idle phase
-	up     *upstream // of the exchange under way
-	asked  time.Time // when the request was sent on
-	target uint64    // bytes of up to be acknowledged before its user timeout ends
-	headBy time.Time // the worker's head is due; zero: no limit
-	watch  directory.Watch
-	reread time.Time // when watch was last read
-	seq    uint64    // exchanges begun
-	fin    bool      // the client has sent its FIN
-	sent   bool      // the request of the exchange is complete
-	why    cut
-	ended  int // directions of a tunnel that are over
-	halves int // directions of a tunnel that have ended by a FIN
-	broke  End // what ended a tunnel first, if that was no FIN
+	x          *exchange // the one under way, or whose head has begun to come
+	next       next      // why a visit to the poller ended
+	halfClosed bool      // fin, as the last pause saw it
+
+	mu      sync.Mutex
+	phase   phase
+	since   time.Time // start of an idle phase
+	up      *upstream // of the exchange under way
+	asked   time.Time // when the request was sent on
+	target  uint64    // bytes of up to be acknowledged before its user timeout ends
+	headBy  time.Time // the worker's head is due; zero: no limit
+	watch   directory.Watch
+	checked time.Time // when watch was last read
+	seq     uint64    // exchanges begun
+	fin     bool      // the client has sent its FIN
+	reread  bool      // the wait that fin ended has been made good
+	sent    bool      // the request of the exchange is complete
+	why     cut
+	ended   int // directions of a tunnel that are over
+	halves  int // directions of a tunnel that have ended by a FIN
+	broke   End // what ended a tunnel first, if that was no FIN
 }
 
 func newConn(p *Proxy, nc net.Conn) *conn {
 	c := &conn{p: p, since: p.cfg.Now()}
 	c.socket.init(nc, smallBlock)
+	c.socket.serve = c.arrived
 	c.ctx, c.stop = context.WithCancel(p.ctx)
 	var addr netip.Addr
 	if a, ok := nc.RemoteAddr().(*net.TCPAddr); ok {
@@ -86,33 +91,61 @@ func newConn(p *Proxy, nc net.Conn) *conn {
 // tunnel goes on with it.
 func (c *conn) serve() (over bool) {
 	for {
-		x := takeExchange(c)
-		c.x = x
-		refusal, err := c.readHead(x)
-		switch {
-		case err != nil:
-			c.x = nil
-			x.give()
-			return true
-		case refusal != nil:
-			x.reject(refusal)
-			x.finish()
-			c.linger()
-			return true
+		next := c.await()
+		if next == outside {
+			next = c.x.conclude()
 		}
-		next := x.run()
-		if next == passedOn {
-			return false
-		}
-		x.finish()
 		switch next {
 		case again:
 			continue
+		case passedOn:
+			return false
 		case partWell:
 			c.linger()
 		}
 		return true
 	}
+}
+
+// await serves requests inside the poller until one must be served outside,
+// or the connection is to be closed.
+func (c *conn) await() next {
+	if len(c.unread()) > 0 && c.arrived() && c.next != again {
+		return c.next // the last exchange, served outside, had left a request behind it
+	}
+	err := c.visit()
+	if err == nil {
+		return c.next
+	}
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		switch {
+		case c.rereads():
+			return again
+		case c.x != nil && c.x.timed && !c.isCut():
+			c.x.malformed = pinboard.RequestTimeout
+			return outside
+		}
+	}
+	if x := c.x; x != nil { // an end inside a head has no answer
+		c.x = nil
+		x.give()
+	}
+	return hangUp
+}
+
+// arrived serves what the unread bytes hold; true when the connection must
+// leave the poller, for what c.next says.
+func (c *conn) arrived() (leave bool) {
+	for c.next = again; c.parse(); {
+		if !c.x.brief() {
+			c.next = outside
+			return true
+		}
+		if c.next = c.x.conclude(); c.next != again {
+			return true
+		}
+	}
+	return c.halfClosed // the FIN is there already: no edge will tell of it
 }
 
 // end closes what is left. Blocks are left to the collector: after a panic
@@ -132,61 +165,70 @@ func (c *conn) end() {
 	_ = c.nc.Close()
 }
 
-// readHead reads and parses one request head; its bytes stay unread until the
-// exchange is done with them. An error is an end without an answer.
-func (c *conn) readHead(x *exchange) (*pinboard.Refusal, error) {
-	var scan h1.Scan
-	timed, blank := false, false
-	defer func() {
-		if timed {
-			_ = c.nc.SetReadDeadline(time.Time{})
-		}
-	}()
+// parse looks for a whole request head in the unread bytes. They stay unread
+// until the exchange is done with them; an unfinished one is kept in c.x.
+func (c *conn) parse() (whole bool) {
 	for {
-		if b := c.unread(); len(b) > 0 {
-			if !blank && b[0] == '\r' && (len(b) == 1 || b[1] == '\n') { // RFC 9112 2.2
-				if len(b) > 1 {
-					blank = true
-					c.consume(2)
-					continue
-				}
-			} else if refusal, done := x.parseHead(b, &scan); done {
-				return refusal, nil
-			}
-			if !timed {
-				timed = true
-				c.pause(c.p.cfg.Now()) // a head in progress is not idle
-				_ = c.nc.SetReadDeadline(time.Now().Add(c.p.cfg.HeadTimeout))
-			}
+		b := c.unread()
+		if len(b) == 0 {
+			return false
 		}
-		err := c.fill()
+		if c.x == nil {
+			c.x = takeExchange(c)
+		}
+		x := c.x
 		switch {
-		case err == nil:
-		case timed && errors.Is(err, os.ErrDeadlineExceeded) && !c.isCut():
-			return pinboard.RequestTimeout, nil
-		default:
-			return nil, err
+		case !x.blank && b[0] == '\r' && (len(b) == 1 || b[1] == '\n'): // RFC 9112 2.2
+			if len(b) > 1 {
+				x.blank = true
+				c.consume(2)
+				continue
+			}
+		case x.parseHead(b):
+			if x.timed {
+				_ = c.nc.SetReadDeadline(time.Time{})
+			}
+			return true
 		}
+		if !x.timed {
+			x.timed = true
+			c.headBegun()
+		}
+		return false
 	}
 }
 
-// parseHead looks for a whole head in b.
-func (x *exchange) parseHead(b []byte, scan *h1.Scan) (_ *pinboard.Refusal, done bool) {
-	n, ok := scan.Find(b)
+// headBegun starts the time that a head may take; the connection is not idle.
+func (c *conn) headBegun() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.since = c.p.cfg.Now()
+	c.halfClosed = c.fin
+	if !c.fin {
+		_ = c.nc.SetReadDeadline(time.Now().Add(c.p.cfg.HeadTimeout))
+	}
+}
+
+// parseHead looks for a whole head in b, valid or malformed.
+func (x *exchange) parseHead(b []byte) (whole bool) {
+	n, ok := x.scan.Find(b)
 	switch {
 	case !ok:
-		return pinboard.BadRequest, true
+		x.malformed = pinboard.BadRequest
+		return true
 	case n > h1.MaxHead || n == 0 && len(b) >= h1.MaxHead:
-		if scan.FirstLine() > h1.MaxHead/2 {
-			return pinboard.TargetTooLong, true
+		x.malformed = pinboard.HeadTooLarge
+		if x.scan.FirstLine() > h1.MaxHead/2 {
+			x.malformed = pinboard.TargetTooLong
 		}
-		return pinboard.HeadTooLarge, true
+		return true
 	case n == 0:
-		return nil, false
+		return false
 	}
 	x.head = b[:n]
 	x.obs.Start = x.c.p.cfg.Now()
-	return h1.ParseRequest(x.head, &x.req), true
+	x.malformed = h1.ParseRequest(x.head, &x.req)
+	return true
 }
 
 func (c *conn) isCut() bool {
@@ -202,6 +244,7 @@ func (c *conn) begin(ph phase, complete bool) bool {
 	c.seq++
 	c.phase, c.sent = ph, complete
 	if c.fin {
+		c.rereadLocked()
 		c.finLocked()
 	}
 	return c.why == uncut
@@ -210,7 +253,7 @@ func (c *conn) begin(ph phase, complete bool) bool {
 // attach lends u to the watchers of this exchange.
 func (c *conn) attach(u *upstream, w directory.Watch, read, now, headBy time.Time, head int) bool {
 	c.mu.Lock()
-	c.up, c.watch, c.reread, c.asked, c.headBy = u, w, read, now, headBy
+	c.up, c.watch, c.checked, c.asked, c.headBy = u, w, read, now, headBy
 	c.phase = awaiting
 	u.start = u.sent
 	c.target = u.sent + uint64(head)
@@ -247,7 +290,28 @@ func (c *conn) detach() {
 func (c *conn) pause(now time.Time) {
 	c.mu.Lock()
 	c.phase, c.since = idle, now
+	c.halfClosed = c.fin
 	c.mu.Unlock()
+}
+
+// rereads reports, once, that the wait for a request was ended by a FIN: what
+// came before it, or the FIN itself, is to be read.
+func (c *conn) rereads() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	again := c.fin && !c.reread && c.why == uncut
+	if again {
+		c.reread, c.halfClosed = true, true
+		c.rereadLocked()
+	}
+	return again
+}
+
+// rereadLocked takes back the deadline by which a FIN ends a wait.
+func (c *conn) rereadLocked() {
+	if c.why == uncut {
+		_ = c.nc.SetReadDeadline(time.Time{})
+	}
 }
 
 // cause is why the exchange was interrupted.
@@ -297,9 +361,12 @@ func (c *conn) hungUp(gone bool) {
 
 // finLocked acts on a FIN (product.md section 3): inside a request the client
 // has left; behind a complete one the exchange goes on until the worker is
-// silent for the grace. Tunnels and idle connections read the FIN themselves.
+// silent for the grace. Tunnels read the FIN themselves; a connection that
+// waits for a request is woken to do so.
 func (c *conn) finLocked() {
 	switch {
+	case c.phase == idle:
+		_ = c.nc.SetReadDeadline(past)
 	case c.phase == resolving && c.sent || c.phase == handling:
 		seq := c.seq
 		time.AfterFunc(c.p.cfg.HalfCloseGrace, func() {

@@ -6,7 +6,6 @@ import (
 	"io"
 	"net/http"
 	"strconv"
-	"strings"
 	"time"
 
 	"pinboard"
@@ -15,12 +14,12 @@ import (
 
 // isControl reports whether the control handler answers a path. The bytes are
 // compared as they came: no other spelling reaches it.
-func isControl(path string) bool {
-	switch path {
+func isControl(path []byte) bool {
+	switch string(path) {
 	case "/healthz", "/readyz", "/metrics", "/registry", "/dashboard":
 		return true
 	}
-	return strings.HasPrefix(path, "/registry/") || strings.HasPrefix(path, "/dashboard/")
+	return bytes.HasPrefix(path, []byte("/registry/")) || bytes.HasPrefix(path, []byte("/dashboard/"))
 }
 
 // controlPatience bounds how long a request body of the control plane may take.

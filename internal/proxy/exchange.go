@@ -16,8 +16,13 @@ import (
 type exchange struct {
 	c    *conn
 	head []byte // the request head inside c's block; nil once consumed
-	req  h1.Request
-	res  h1.Response
+
+	scan      h1.Scan // how far a head was looked for
+	blank     bool    // an empty line before the head has been skipped
+	timed     bool    // the head is late beyond a deadline
+	malformed *pinboard.Refusal
+	req       h1.Request
+	res       h1.Response
 
 	out    []byte // a head being written, and what goes with it
 	fields []h1.Field
@@ -119,6 +124,7 @@ type next uint8
 
 const (
 	again    next = iota // another exchange
+	outside              // the exchange goes on, outside the poller
 	hangUp               // a close at once
 	partWell             // a close in stages
 	passedOn             // a tunnel has taken over: the exchange is no longer the caller's
@@ -136,6 +142,27 @@ func nextOf(keep, graceful bool) next {
 	return hangUp
 }
 
+// brief reports that an exchange reads no more of its client's connection and
+// does not keep it: it may run inside the poller.
+func (x *exchange) brief() bool {
+	return x.malformed != nil ||
+		x.bodyInHand() && !x.req.WebSocket && !isControl(x.req.Path.Of(x.head))
+}
+
+// conclude runs an exchange to its end and observes it.
+func (x *exchange) conclude() next {
+	next := partWell
+	if x.malformed != nil {
+		x.reject(x.malformed)
+	} else {
+		next = x.run()
+	}
+	if next != passedOn {
+		x.finish()
+	}
+	return next
+}
+
 // run serves one parsed request.
 func (x *exchange) run() next {
 	x.obs.Method = methodName(x.req.Method.Of(x.head))
@@ -144,14 +171,13 @@ func (x *exchange) run() next {
 	if len(path) == 0 {
 		x.obs.Path = "/"
 	}
-	kind := Finite
-	if isControl(x.obs.Path) {
-		kind = Control
+	x.obs.Kind = Finite
+	if isControl(path) {
+		x.obs.Kind = Control
 	}
-	x.obs.Kind = kind
 	x.counted = true
-	x.c.p.counts[kind].Add(1)
-	if kind == Control {
+	x.c.p.counts[x.obs.Kind].Add(1)
+	if x.obs.Kind == Control {
 		return nextOf(x.control())
 	}
 	return x.instance()

@@ -5,6 +5,7 @@ import (
 	"context"
 	"io"
 	"net"
+	"strings"
 	"testing"
 	"time"
 
@@ -259,5 +260,67 @@ func TestSlowReaderHoldsTheWorkerBack(t *testing.T) {
 	c.send(bodyless)
 	if n := await(t, "the worker is blocked", wrote, patience); n > 64<<20 {
 		t.Errorf("%d bytes were taken for a client that reads nothing", n)
+	}
+}
+
+// A FIN right behind what the client sent makes no event of its own: it is
+// noticed all the same, after everything before it has been served.
+func TestFINRightBehind(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	s := newScripted(t, replying("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"))
+	w.dir.worker = s.Worker
+	large := "POST /t/a HTTP/1.1\r\nHost: h\r\nContent-Length: 70000\r\n\r\n" + strings.Repeat("x", 70000)
+	for _, test := range []struct {
+		name, sent string
+		answers    int
+	}{
+		{"nothing", "", 0},
+		{"an empty line", "\r\n", 0},
+		{"half a head", "GET /t/a HTTP/1.1\r\nHo", 0},
+		{"a request", bodyless, 1},
+		{"requests", bodyless + bodyless + bodyless, 3},
+		{"a request and half a head", bodyless + "GET /t/a HTTP/1.1\r\nHo", 1},
+		{"a request with a body", "POST /t/a HTTP/1.1\r\nHost: h\r\nContent-Length: 2\r\n\r\nhi", 1},
+		{"a large upload", large, 1},
+		{"a large upload and a request", large + bodyless, 2},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			for range 50 {
+				c := w.dial()
+				c.send(test.sent)
+				c.Conn.(*net.TCPConn).CloseWrite()
+				c.SetReadDeadline(time.Now().Add(felt))
+				for i := range test.answers {
+					if got := c.status(); got != "200 OK" {
+						t.Fatalf("answer %d: %q", i, got)
+					}
+				}
+				if rest, err := c.rest(); err != nil || rest != "" {
+					t.Fatalf("after the answers: %q, %v", rest, err)
+				}
+				c.Close()
+			}
+		})
+	}
+}
+
+// The same in two steps: the client is already waited for.
+func TestFINOfAnIdleClient(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	s := newScripted(t, replying("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"))
+	w.dir.worker = s.Worker
+	for _, begun := range []string{"", "\r\n", "GET /t/a HT"} {
+		c := w.dial()
+		c.send(bodyless)
+		c.answer()
+		c.send(begun)
+		time.Sleep(20 * time.Millisecond)
+		c.Conn.(*net.TCPConn).CloseWrite()
+		c.SetReadDeadline(time.Now().Add(felt))
+		if rest, err := c.rest(); err != nil || rest != "" {
+			t.Errorf("after %q: %q, %v", begun, rest, err)
+		}
 	}
 }

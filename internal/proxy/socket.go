@@ -28,7 +28,8 @@ type socket struct {
 
 	step  func(fd uintptr) bool // s.poll, bound once
 	stage pollStage
-	out   []byte // what poll writes before it reads
+	serve func() (leave bool) // what pollServe runs when bytes have come
+	out   []byte              // what poll writes before it reads
 	sent  int
 	err   error
 }
@@ -39,6 +40,7 @@ const (
 	pollRead  pollStage = iota // read until something comes
 	pollWrite                  // look for a close, write out, return
 	pollAsk                    // look for a close, write out, then read
+	pollServe                  // read, serve, and again until serve leaves
 )
 
 func (s *socket) init(nc net.Conn, size int) {
@@ -97,6 +99,25 @@ func (s *socket) fill() error {
 	return s.err
 }
 
+// visit calls serve each time more bytes have come, until it leaves. The whole
+// of it is one visit to the poller: behind a read that emptied the socket it
+// waits for the next edge without a read that would find nothing. Inside serve
+// the socket may be written to and interrupted, but neither read nor closed.
+func (s *socket) visit() error {
+	if s.raw != nil {
+		s.stage = pollServe
+		if err := s.raw.Read(s.step); err != nil {
+			return err
+		}
+		return s.err
+	}
+	for {
+		if err := s.fillBlocking(); err != nil || s.serve() {
+			return err
+		}
+	}
+}
+
 func (s *socket) fillBlocking() error {
 	s.room()
 	n, err := s.nc.Read(s.block[s.w:])
@@ -139,26 +160,56 @@ func (s *socket) write(out []byte, ask bool) (sent int, err error) {
 	return sent, err
 }
 
-// poll runs inside the poller's read loop: false waits for the next edge.
-// pollAsk may wait without having read, because its own read, made in this
-// same visit before anything was written, found the socket empty.
-func (s *socket) poll(fd uintptr) bool {
-	if s.stage != pollRead {
-		var one [1]byte
-		if n, err := read(fd, one[:]); err != syscall.EAGAIN || n > 0 {
-			s.err = errStale
-			return true
-		}
-		s.sent, s.err = write(fd, s.out)
-		if s.err == syscall.EAGAIN {
-			s.err = nil
-		}
-		if s.err != nil || s.sent < len(s.out) || s.stage == pollWrite {
-			return true
-		}
-		s.stage = pollRead
-		return false
+// poll runs inside the poller's read loop: false waits for the next edge. It
+// may wait without having read when an earlier read of the same visit found the
+// socket empty, because the visit keeps every edge that came since.
+func (s *socket) poll(fd uintptr) (leave bool) {
+	switch s.stage {
+	case pollWrite, pollAsk:
+		return s.pollWrite(fd)
+	case pollServe:
+		return s.pollServe(fd)
 	}
+	return s.take(fd)
+}
+
+// pollWrite looks for a close, then writes out.
+func (s *socket) pollWrite(fd uintptr) (leave bool) {
+	var one [1]byte
+	if n, err := read(fd, one[:]); err != syscall.EAGAIN || n > 0 {
+		s.err = errStale
+		return true
+	}
+	s.sent, s.err = write(fd, s.out)
+	if s.err == syscall.EAGAIN {
+		s.err = nil
+	}
+	if s.err != nil || s.sent < len(s.out) || s.stage == pollWrite {
+		return true
+	}
+	s.stage = pollRead
+	return false
+}
+
+// pollServe reads and serves. A read that left room in the block has emptied
+// the socket of bytes, not of a FIN: of that the watcher tells.
+func (s *socket) pollServe(fd uintptr) (leave bool) {
+	for {
+		if !s.take(fd) {
+			return false
+		}
+		empty := s.w < len(s.block)
+		if s.err != nil || s.serve() {
+			return true
+		}
+		if empty {
+			return false
+		}
+	}
+}
+
+// take reads once: false when there is nothing yet.
+func (s *socket) take(fd uintptr) (got bool) {
 	s.room()
 	n, err := read(fd, s.block[s.w:])
 	switch {

@@ -185,7 +185,7 @@ func (c *conn) dueForRecheck(now time.Time, pace time.Duration) *opened {
 	if c.up == nil || c.watch.Deadline.IsZero() || c.why != uncut {
 		return nil
 	}
-	age := now.Sub(c.reread)
+	age := now.Sub(c.checked)
 	if age+pace < c.p.cfg.Lease/3 && (age < pace || c.watch.Deadline.Sub(now) > 3*pace) {
 		return nil
 	}
@@ -195,7 +195,7 @@ func (c *conn) dueForRecheck(now time.Time, pace time.Duration) *opened {
 func (c *conn) rechecked(o *opened, now time.Time) {
 	c.mu.Lock()
 	if c.seq == o.seq && c.up != nil {
-		c.reread, c.watch.Deadline = now, o.watch.Deadline
+		c.checked, c.watch.Deadline = now, o.watch.Deadline
 		if o.watch.Cut {
 			c.cutLocked(cutOwner)
 		}
