@@ -11,7 +11,7 @@ import (
 func isTimeout(err error) bool { return errors.Is(err, os.ErrDeadlineExceeded) }
 
 func (x *exchange) writeClient(b []byte) error {
-	n, err := x.c.nc.Write(b)
+	n, err := x.c.send(b)
 	x.obs.BytesOut += int64(n)
 	return err
 }

@@ -29,9 +29,12 @@ type socket struct {
 	step  func(fd uintptr) bool // s.poll, bound once
 	stage pollStage
 	serve func() (leave bool) // what pollServe runs when bytes have come
-	out   []byte              // what poll writes before it reads
-	sent  int
-	err   error
+	err   error               // of the reader
+
+	put  func(fd uintptr) bool // s.pollPut, bound once
+	out  []byte                // what is being written; the writer's, as what follows
+	sent int
+	werr error
 }
 
 type pollStage uint8
@@ -50,7 +53,7 @@ func (s *socket) init(nc net.Conn, size int) {
 			s.raw = raw
 		}
 	}
-	s.step = s.poll
+	s.step, s.put = s.poll, s.pollPut
 }
 
 // unread is what was read and not consumed.
@@ -151,13 +154,43 @@ func (s *socket) write(out []byte, ask bool) (sent int, err error) {
 		err = s.err
 	}
 	if err == nil && sent < len(out) {
-		n, err := s.nc.Write(out[sent:])
+		n, err := s.send(out[sent:])
 		if sent += n; err != nil || !ask {
 			return sent, err
 		}
 		return sent, s.fill()
 	}
 	return sent, err
+}
+
+// send writes all of b, as Write of a net.Conn does.
+func (s *socket) send(b []byte) (n int, err error) {
+	if s.raw == nil {
+		return s.nc.Write(b)
+	}
+	s.out, s.sent, s.werr = b, 0, nil
+	err = s.raw.Write(s.put)
+	if err == nil {
+		err = s.werr
+	}
+	s.out = nil
+	return s.sent, err
+}
+
+// pollPut runs inside the poller's write loop.
+func (s *socket) pollPut(fd uintptr) (done bool) {
+	for s.sent < len(s.out) {
+		n, err := write(fd, s.out[s.sent:])
+		s.sent += n
+		switch {
+		case err == syscall.EAGAIN:
+			return false
+		case err != nil:
+			s.werr = err
+			return true
+		}
+	}
+	return true
 }
 
 // poll runs inside the poller's read loop: false waits for the next edge. It
@@ -230,24 +263,6 @@ func (s *socket) take(fd uintptr) (got bool) {
 	}
 	s.err = err
 	return true
-}
-
-func read(fd uintptr, b []byte) (int, error) {
-	for {
-		n, err := syscall.Read(int(fd), b)
-		if err != syscall.EINTR {
-			return max(n, 0), err
-		}
-	}
-}
-
-func write(fd uintptr, b []byte) (int, error) {
-	for {
-		n, err := syscall.Write(int(fd), b)
-		if err != syscall.EINTR {
-			return max(n, 0), err
-		}
-	}
 }
 
 // closeWrite sends our FIN.

@@ -50,7 +50,7 @@ func (x *exchange) direction(from, to *socket, n *int64, fromGone, toGone End) (
 func (c *conn) pipe(from, to *socket, n *int64, fromGone, toGone End) End {
 	for {
 		if b := from.unread(); len(b) > 0 {
-			m, err := to.nc.Write(b)
+			m, err := to.send(b)
 			*n += int64(m)
 			if err != nil {
 				return toGone

@@ -62,7 +62,7 @@ func (x *exchange) upload(u *upstream, framing h1.Framing, left int64) bool {
 		}
 		if len(pass) > 0 {
 			x.up.bytes.Add(int64(len(pass)))
-			if _, err := u.nc.Write(pass); err != nil {
+			if _, err := u.send(pass); err != nil {
 				return false
 			}
 			c.consume(len(pass))
@@ -74,7 +74,7 @@ func (x *exchange) upload(u *upstream, framing h1.Framing, left int64) bool {
 				return false
 			}
 			if n > 0 {
-				_, err := u.nc.Write(trailers)
+				_, err := u.send(trailers)
 				c.consume(n)
 				return err == nil
 			}
