@@ -20,13 +20,14 @@ var rules = map[string]rule{
 
 	"internal/directory/storetest": {[]string{".", "internal/directory"}, "the suite that every store runs"},
 	"internal/memstore":            {[]string{".", "internal/directory"}, "an adapter of the store port"},
-	"internal/redisstore":          {[]string{".", "internal/directory"}, "an adapter of the store port"},
+	"internal/redisstore":          {[]string{".", "internal/directory", "internal/rawsock"}, "an adapter of the store port"},
 
 	"internal/passport": {[]string{"."}, "who may do what, from the operator's document alone"},
 	"internal/outbound": {[]string{".", "api"}, "requests to workers besides forwards"},
 	"internal/registry": {[]string{".", "api", "internal/directory", "internal/passport", "internal/outbound"},
 		"the one sideways import among adapters is registry -> outbound"},
-	"internal/proxy": {[]string{".", "internal/h1", "internal/directory", "internal/attest"},
+	"internal/rawsock": {nil, "system calls, of nobody in particular"},
+	"internal/proxy": {[]string{".", "internal/h1", "internal/directory", "internal/attest", "internal/rawsock"},
 		"the data plane declares its own resolver and holds no store"},
 	"worker": {[]string{".", "api", "client", "internal/attest"}, "public SDK: never the directory"},
 

@@ -5,7 +5,6 @@ import (
 	"sync"
 	"syscall"
 	"time"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
@@ -13,36 +12,6 @@ import (
 // userTimeout bounds how long sent bytes may stay unacknowledged until the
 // request head has arrived (ownership.md F1).
 const userTimeout = 5 * time.Second
-
-// read and write make one system call on a socket of the poller. It never
-// waits, so the scheduler is not told of it: told, it would take the processor
-// from a goroutine whose call lasts longer than 20 us, as writes on a busy machine
-// do, and start another thread. As calls for sockets they also skip the file layer.
-func read(fd uintptr, b []byte) (int, error) {
-	return transfer(unix.SYS_RECVFROM, fd, b, unix.MSG_DONTWAIT)
-}
-
-func write(fd uintptr, b []byte) (int, error) {
-	return transfer(unix.SYS_SENDTO, fd, b, unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL)
-}
-
-func transfer(call, fd uintptr, b []byte, flags uintptr) (int, error) {
-	for {
-		n, _, errno := syscall.RawSyscall6(call, fd, uintptr(unsafe.Pointer(unsafe.SliceData(b))), uintptr(len(b)), flags, 0, 0)
-		switch errno {
-		case 0:
-			return int(n), nil
-		case syscall.EINTR:
-		case syscall.EAGAIN:
-			return 0, errAgain
-		default:
-			return 0, errno
-		}
-	}
-}
-
-// errAgain is EAGAIN, converted once.
-var errAgain error = syscall.EAGAIN
 
 // hasSpoken reports whether a read of the idle nc would not wait.
 func hasSpoken(nc net.Conn) bool {

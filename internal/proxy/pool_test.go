@@ -114,6 +114,7 @@ func TestTheNewestIdleConnectionIsUsedFirst(t *testing.T) {
 	w.eventually("delivery", func() bool { return len(s.deliveries()) == 3 })
 	second.send(get("/t/a"))
 	older := second.answer().body
+	w.exchange(2) // given back before the other
 	close(gate)
 	newest := first.answer().body
 	w.exchange(3) // it has been given back

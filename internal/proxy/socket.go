@@ -6,6 +6,8 @@ import (
 	"net"
 	"syscall"
 	"time"
+
+	"pinboard/internal/rawsock"
 )
 
 // errStale reports that a pooled connection was closed, or spoke, before one
@@ -31,7 +33,7 @@ type socket struct {
 	serve func() (leave bool) // what pollServe runs when bytes have come
 	err   error               // of the reader
 
-	put  func(fd uintptr) bool // s.pollPut, bound once
+	put  func(fd uintptr) bool // writes out, bound once
 	out  []byte                // what is being written; the writer's, as what follows
 	sent int
 	werr error
@@ -53,7 +55,7 @@ func (s *socket) init(nc net.Conn, size int) {
 			s.raw = raw
 		}
 	}
-	s.step, s.put = s.poll, s.pollPut
+	s.step, s.put = s.poll, rawsock.WriteAll(&s.out, &s.werr)
 }
 
 // unread is what was read and not consumed.
@@ -168,29 +170,12 @@ func (s *socket) send(b []byte) (n int, err error) {
 	if s.raw == nil {
 		return s.nc.Write(b)
 	}
-	s.out, s.sent, s.werr = b, 0, nil
-	err = s.raw.Write(s.put)
-	if err == nil {
+	s.out, s.werr = b, nil
+	if err = s.raw.Write(s.put); err == nil {
 		err = s.werr
 	}
-	s.out = nil
-	return s.sent, err
-}
-
-// pollPut runs inside the poller's write loop.
-func (s *socket) pollPut(fd uintptr) (done bool) {
-	for s.sent < len(s.out) {
-		n, err := write(fd, s.out[s.sent:])
-		s.sent += n
-		switch {
-		case err == syscall.EAGAIN:
-			return false
-		case err != nil:
-			s.werr = err
-			return true
-		}
-	}
-	return true
+	n, s.out = len(b)-len(s.out), nil
+	return n, err
 }
 
 // poll runs inside the poller's read loop: false waits for the next edge. It
@@ -209,11 +194,11 @@ func (s *socket) poll(fd uintptr) (leave bool) {
 // pollWrite looks for a close, then writes out.
 func (s *socket) pollWrite(fd uintptr) (leave bool) {
 	var one [1]byte
-	if n, err := read(fd, one[:]); err != syscall.EAGAIN || n > 0 {
+	if n, err := rawsock.Read(fd, one[:]); err != syscall.EAGAIN || n > 0 {
 		s.err = errStale
 		return true
 	}
-	s.sent, s.err = write(fd, s.out)
+	s.sent, s.err = rawsock.Write(fd, s.out)
 	if s.err == syscall.EAGAIN {
 		s.err = nil
 	}
@@ -244,7 +229,7 @@ func (s *socket) pollServe(fd uintptr) (leave bool) {
 // take reads once: false when there is nothing yet.
 func (s *socket) take(fd uintptr) (got bool) {
 	s.room()
-	n, err := read(fd, s.block[s.w:])
+	n, err := rawsock.Read(fd, s.block[s.w:])
 	switch {
 	case n > 0:
 		s.w += n
