@@ -45,6 +45,7 @@ func encodeHit(s *directory.Session) string {
 // value when the reply or the end of the connection has come.
 type hitCall struct {
 	sent    time.Time
+	got     time.Time // when the reply was read
 	row     []byte
 	lease   []byte
 	gen     []byte
@@ -72,9 +73,13 @@ func (s *Store) Peek(ctx context.Context, b int, hint directory.Hint) (directory
 	call := hitCalls.Get().(*hitCall)
 	call.refused, call.moved, call.broken = false, false, false
 	call.sent = s.clocks.now()
-	if !line.send(call, s.keys, b, &hint, &raw) {
+	lone, ok := line.send(call, s.keys, b, &hint, &raw)
+	if !ok {
 		hitCalls.Put(call)
 		return directory.Peek{}, false, nil
+	}
+	if lone {
+		line.readOwn(call)
 	}
 	select {
 	case <-call.done:
@@ -107,10 +112,9 @@ func (s *Store) judgeHit(call *hitCall, line *hitConn, hint *directory.Hint, raw
 	case hint.Bind.Host != "" && !bound(call, hint):
 		return p, false, nil
 	}
-	now := s.clocks.now()
-	lo, _, known := s.clocks.bounds(line.clock, now)
+	lo, _, known := s.clocks.bounds(line.clock, call.got)
 	until, _ := s.clocks.until(line.clock, int64(binary.BigEndian.Uint64(call.lease)))
-	if !known || !until.After(now) {
+	if !known || !until.After(call.got) {
 		return p, false, nil
 	}
 	p.Until, p.Sent = until, call.sent
@@ -202,24 +206,25 @@ func (l *hitLine) close() {
 }
 
 // send queues the MGET and, unless somebody is at it already, writes all that
-// is queued; the yield before lets others join. False when the connection is
-// gone.
-func (c *hitConn) send(call *hitCall, k keyspace, b int, hint *directory.Hint, raw *[12]byte) bool {
+// is queued; the yield before lets others join. Not ok when the connection is
+// gone; lone when the caller has to read.
+func (c *hitConn) send(call *hitCall, k keyspace, b int, hint *directory.Hint, raw *[12]byte) (lone, ok bool) {
 	c.mu.Lock()
 	if c.dead {
 		c.mu.Unlock()
-		return false
+		return false, false
 	}
 	c.out = c.appendHit(c.out, k, b, hint, raw)
 	c.waiting.push(call)
 	lead := !c.flushing
-	c.flushing = true
+	lone = !c.reading
+	c.flushing, c.reading = true, true
 	c.mu.Unlock()
 	if lead {
 		runtime.Gosched()
 		c.flush()
 	}
-	return true
+	return lone, true
 }
 
 func (c *hitConn) flush() {
@@ -237,13 +242,25 @@ func (c *hitConn) flush() {
 			c.writable = now.Add(silence)
 			c.conn.SetWriteDeadline(c.writable)
 		}
-		if _, err := c.conn.Write(b); err != nil {
+		if c.write(b) != nil {
 			c.die()
 		}
 		c.mu.Lock()
 		c.spare = b
 		c.mu.Unlock()
 	}
+}
+
+func (c *hitConn) write(b []byte) error {
+	if c.raw == nil {
+		_, err := c.conn.Write(b)
+		return err
+	}
+	c.rest, c.werr = b, nil
+	if err := c.raw.Write(c.put); err != nil {
+		return err
+	}
+	return c.werr
 }
 
 func (c *hitConn) appendHit(dst []byte, k keyspace, b int, hint *directory.Hint, raw *[12]byte) []byte {

@@ -11,9 +11,11 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"pinboard"
+	"pinboard/internal/rawsock"
 )
 
 func epochOf(b []byte) pinboard.Epoch { return pinboard.Epoch(binary.BigEndian.Uint64(b)) }
@@ -22,22 +24,40 @@ func epochOf(b []byte) pinboard.Epoch { return pinboard.Epoch(binary.BigEndian.U
 // on it (G1): names of leases carry it, so another server has none of them.
 // Replies are taken strictly in the order of the calls; the first that is
 // late or not understood ends the connection.
+//
+// Reading is one goroutine's part at a time. A call that finds nobody at it
+// reads its own reply, so that alone it wakes no second goroutine. If others
+// wait when it has it, the connection's own goroutine reads until none does.
 type hitConn struct {
 	line  *hitLine
 	conn  net.Conn
-	run   string // the server that answers
+	raw   syscall.RawConn // nil under TLS: the connection's own goroutine then reads always
+	run   string          // the server that answers
 	clock *serverClock
+	turn  chan struct{} // hands the reader's part to the connection's own goroutine
+	gone  chan struct{} // closed when dead
 
 	mu       sync.Mutex
 	out      []byte // commands not written yet
 	spare    []byte
 	flushing bool
+	reading  bool // somebody has the reader's part
 	dead     bool
 	waiting  queue
 
-	in       []byte    // received and not yet understood; the reader's
-	deadline time.Time // of reading; the reader's
-	writable time.Time // deadline of writing; that of whoever is flushing
+	// The reader's.
+	in       []byte // received and not yet understood
+	own      *hitCall
+	ownCame  bool
+	err      error
+	deadline time.Time
+	step     func(fd uintptr) (leave bool) // c.poll, bound once
+
+	// That of whoever is flushing.
+	rest     []byte
+	werr     error
+	writable time.Time
+	put      func(fd uintptr) (done bool)
 }
 
 var errReply = errors.New("unexpected reply")
@@ -64,6 +84,16 @@ func (s *Store) dialHits(n *node) (*hitConn, error) {
 		return nil, errReply
 	}
 	c.run, c.clock = run, s.clocks.clock(run)
+	c.in = append(make([]byte, 0, hitBuffer), c.in...)
+	c.turn, c.gone = make(chan struct{}, 1), make(chan struct{})
+	if sc, ok := conn.(syscall.Conn); ok {
+		if c.raw, err = sc.SyscallConn(); err != nil {
+			conn.Close()
+			return nil, err
+		}
+	}
+	c.reading = c.raw == nil
+	c.step, c.put = c.poll, rawsock.WriteAll(&c.rest, &c.werr)
 	conn.SetDeadline(time.Time{})
 	return c, nil
 }
@@ -138,54 +168,136 @@ func bulkReply(b []byte) (string, int, error) {
 	return string(v), n, nil
 }
 
-// read takes replies until the connection ends.
+// hitBuffer is more than any batch of replies that is read at once needs.
+const hitBuffer = 1 << 14
+
+// read is the connection's own goroutine.
 func (c *hitConn) read() {
 	defer c.die()
-	buf := make([]byte, 0, 1<<14)
-	buf = append(buf, c.in...)
+	if c.raw == nil {
+		for c.receive(c.readBlocking) == nil {
+		}
+		return
+	}
 	for {
-		used := 0
-		for {
-			n, err := c.reply(buf[used:])
-			if err != nil {
-				return
-			}
-			if n == 0 {
-				break
-			}
-			used += n
-		}
-		buf = buf[:copy(buf, buf[used:])]
-		if len(buf) == cap(buf) {
-			return // no reply to a hit is that long
-		}
-		n, err := c.receive(buf[len(buf):cap(buf)])
-		if err != nil {
+		select {
+		case <-c.gone:
 			return
+		case <-c.turn:
+			for over := false; !over; over = c.rests() {
+				if c.receive(c.visit) != nil {
+					return
+				}
+			}
 		}
-		buf = buf[:len(buf)+n]
 	}
 }
 
-// receive reads once. The deadline moves in coarse steps, and one that finds
-// nobody waiting for long is none.
-func (c *hitConn) receive(b []byte) (int, error) {
+// readOwn reads until call has its reply, or the connection is dead and has
+// told so.
+func (c *hitConn) readOwn(call *hitCall) {
+	c.own, c.ownCame = call, false
+	err := c.receive(c.visit)
+	c.own = nil
+	switch {
+	case err != nil:
+		c.die()
+	case !c.rests():
+		c.turn <- struct{}{}
+	}
+}
+
+func (c *hitConn) idle() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.waiting.size == 0
+}
+
+// rests gives the reader's part up if nobody waits: nothing of the reader's
+// may be touched any more.
+func (c *hitConn) rests() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.reading = c.waiting.size > 0
+	return !c.reading
+}
+
+// receive runs one wait. The deadline moves in coarse steps, and one that
+// finds nobody waiting for long is none.
+func (c *hitConn) receive(wait func() error) error {
 	for {
 		if now := time.Now(); c.deadline.Sub(now) < silence/2 {
 			c.deadline = now.Add(silence)
 			c.conn.SetReadDeadline(c.deadline)
 		}
-		n, err := c.conn.Read(b)
-		if n > 0 {
-			return n, nil
-		}
-		if err == nil {
-			return 0, io.ErrNoProgress
-		}
-		if !errors.Is(err, os.ErrDeadlineExceeded) || c.overdue() {
-			return 0, err
+		err := wait()
+		if err == nil || !errors.Is(err, os.ErrDeadlineExceeded) || c.overdue() {
+			return err
 		}
 	}
+}
+
+// visit waits inside the poller until the reader has what it reads for.
+func (c *hitConn) visit() error {
+	if err := c.raw.Read(c.step); err != nil {
+		return err
+	}
+	return c.err
+}
+
+// poll takes what is there: true when the reader is done, or at an error.
+func (c *hitConn) poll(fd uintptr) (leave bool) {
+	for {
+		n, err := rawsock.Read(fd, c.in[len(c.in):cap(c.in)])
+		switch {
+		case err == syscall.EAGAIN:
+			return false
+		case err == nil && n == 0:
+			err = io.EOF
+		}
+		if c.err = err; err == nil {
+			c.err = c.take(n)
+		}
+		switch {
+		case c.err != nil:
+			return true
+		case c.own != nil && c.ownCame, c.own == nil && c.idle():
+			return true
+		}
+	}
+}
+
+func (c *hitConn) readBlocking() error {
+	n, err := c.conn.Read(c.in[len(c.in):cap(c.in)])
+	if n > 0 {
+		return c.take(n)
+	}
+	if err == nil {
+		err = io.ErrNoProgress
+	}
+	return err
+}
+
+// take hands out the replies in n more bytes.
+func (c *hitConn) take(n int) error {
+	c.in = c.in[:len(c.in)+n]
+	now := c.line.s.clocks.now()
+	used := 0
+	for {
+		n, err := c.reply(c.in[used:], now)
+		if err != nil {
+			return err
+		}
+		if n == 0 {
+			break
+		}
+		used += n
+	}
+	c.in = c.in[:copy(c.in, c.in[used:])]
+	if len(c.in) == cap(c.in) {
+		return errReply // none is that long
+	}
+	return nil
 }
 
 func (c *hitConn) overdue() bool {
@@ -196,7 +308,7 @@ func (c *hitConn) overdue() bool {
 }
 
 // reply consumes one whole reply; 0 when there is none yet.
-func (c *hitConn) reply(b []byte) (int, error) {
+func (c *hitConn) reply(b []byte, now time.Time) (int, error) {
 	if len(b) == 0 {
 		return 0, nil
 	}
@@ -232,6 +344,8 @@ func (c *hitConn) reply(b []byte) (int, error) {
 	if call == nil {
 		return 0, errReply
 	}
+	c.ownCame = c.ownCame || call == c.own
+	call.got = now
 	call.refused = parts == 0
 	call.moved = parts == 0 && isRedirect(b[1:end])
 	call.row = append(call.row[:0], part[0]...)
@@ -293,6 +407,7 @@ func (c *hitConn) die() {
 		return
 	}
 	c.dead = true
+	close(c.gone)
 	var lost []*hitCall
 	for call := c.waiting.pop(); call != nil; call = c.waiting.pop() {
 		lost = append(lost, call)
