@@ -35,7 +35,7 @@ type streak struct {
 func (d *Directory) Report(ctx context.Context, p Placement, e Event) Verdict {
 	switch e {
 	case Served:
-		d.served(p.Worker)
+		d.served(p.Worker, p.Sent)
 		return Verdict{}
 	case Unreachable:
 		return d.unreachable(ctx, p)
@@ -45,15 +45,17 @@ func (d *Directory) Report(ctx context.Context, p Placement, e Event) Verdict {
 	return d.badAttestation(ctx, p)
 }
 
-// served clears what a success clears; nothing to do for a healthy worker.
-func (d *Directory) served(w *Worker) {
+// served clears what a success clears; nothing to do for a healthy worker. It
+// was resolved at now, which is as good as the moment and needs no clock.
+func (d *Directory) served(w *Worker, now time.Time) {
 	h := &d.health
 	h.mu.Lock()
-	now := d.o.Now()
 	if h.good != w.Session {
 		h.other, h.good = h.at, w.Session
 	}
-	h.at = now
+	if now.After(h.at) {
+		h.at = now
+	}
 	s := h.fails[w.Session]
 	var clear Degrade
 	if s != nil {

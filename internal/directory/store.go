@@ -65,7 +65,7 @@ type Hint struct {
 type Peek struct {
 	Row      Row
 	Until    time.Time // the lease's end on this node's monotonic clock, never late
-	Sent     time.Time // when the read was sent
+	Sent     time.Time // when the read was sent, also of one that is no hit; zero when none was
 	Age      time.Duration
 	Draining bool
 	Settling bool // restating

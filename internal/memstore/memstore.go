@@ -232,14 +232,14 @@ func (s *Store) Peek(ctx context.Context, n int, h directory.Hint) (directory.Pe
 	sent, now := s.now(), s.clock()
 	row, ok := b.Row(h.Key)
 	if directory.ServerOf(b.meta.Gen) != s.server || !ok || row.Session != h.Session || !row.Plain() {
-		return directory.Peek{}, false, nil
+		return directory.Peek{Sent: sent}, false, nil
 	}
 	if h.Bind.Host != "" && b.bindings[h.Bind].Env != h.Key.Env {
-		return directory.Peek{}, false, nil
+		return directory.Peek{Sent: sent}, false, nil
 	}
 	l, ok := b.sessions[row.Session]
 	if !ok || !l.Forwardable(b.meta.Gen) || now >= l.Until || h.Bind.Host != "" && l.Worker.Hostname != h.Bind.Host {
-		return directory.Peek{}, false, nil
+		return directory.Peek{Sent: sent}, false, nil
 	}
 	return directory.Peek{
 		Row: row, Sent: sent,

@@ -12,8 +12,8 @@ import (
 )
 
 // maxAllocs is what the proxy's part of the hit path spends of the three that
-// performance.md T8 allows: the path, whose parts the directory may keep.
-const maxAllocs = 1
+// performance.md T8 allows.
+const maxAllocs = 0
 
 // A lean directory allocates nothing, so that what is counted is the proxy's.
 type leanDirectory struct{ worker *directory.Worker }

@@ -190,7 +190,7 @@ type Exchange struct {
 	Forwards int               // deliveries to workers
 	Start    time.Time         // head complete
 	Resolved time.Duration     // from Start until the last resolution
-	Head     time.Duration     // from Start until the response head
+	Head     time.Duration     // from Start until the response head; of streams and tunnels
 	Total    time.Duration     // from Start until the end
 	BytesIn  int64             // request body bytes sent on, framing included
 	BytesOut int64             // response bytes written, head included

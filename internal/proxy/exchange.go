@@ -30,6 +30,7 @@ type exchange struct {
 
 	place    directory.Placement
 	resolved time.Time // when place arrived
+	reached  time.Time // when its worker's connection was there
 	hostname string    // canonical, in hostname mode
 	caller   string    // "/ns/id", proven
 	depth    int
@@ -167,7 +168,7 @@ func (x *exchange) conclude() next {
 func (x *exchange) run() next {
 	x.obs.Method = methodName(x.req.Method.Of(x.head))
 	path := x.req.Path.Of(x.head)
-	x.obs.Path = string(path)
+	x.obs.Path = x.c.p.paths.text(path)
 	if len(path) == 0 {
 		x.obs.Path = "/"
 	}
@@ -183,11 +184,12 @@ func (x *exchange) run() next {
 	return x.instance()
 }
 
-// become moves the exchange to another kind.
+// become moves the exchange to another kind, once its response head is there.
 func (x *exchange) become(k Kind) {
 	x.c.p.counts[x.obs.Kind].Add(-1)
 	x.c.p.counts[k].Add(1)
 	x.obs.Kind = k
+	x.obs.Head = x.c.p.cfg.Now().Sub(x.obs.Start)
 }
 
 // instance serves a request for an instance.
@@ -378,7 +380,7 @@ func (x *exchange) reach(ctx context.Context) (*upstream, *pinboard.Refusal) {
 	if err != nil {
 		return nil, pinboard.WorkerUnreachable
 	}
-	u, refusal := k.enter(ctx, p, x.resolved)
+	u, waited, refusal := k.enter(ctx, p, x.resolved)
 	if refusal != nil {
 		if ctx.Err() != nil {
 			return nil, nil
@@ -386,16 +388,21 @@ func (x *exchange) reach(ctx context.Context) (*upstream, *pinboard.Refusal) {
 		return nil, refusal
 	}
 	x.slot = true
-	if u != nil {
-		return u, nil
+	if u == nil {
+		return x.dial(ctx, k)
 	}
-	return x.dial(ctx, k)
+	x.reached = x.resolved
+	if waited {
+		x.reached = p.cfg.Now()
+	}
+	return u, nil
 }
 
 func (x *exchange) dial(ctx context.Context, k *worker) (*upstream, *pinboard.Refusal) {
 	p := x.c.p
 	u, err := p.dial(ctx, k)
 	if err == nil {
+		x.reached = p.cfg.Now()
 		return u, nil
 	}
 	x.leave(k)

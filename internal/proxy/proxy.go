@@ -36,6 +36,7 @@ type Proxy struct {
 
 	sweeper sweeper
 	spare   spare
+	paths   paths
 }
 
 // New starts a Proxy; Shutdown ends it.

@@ -19,7 +19,7 @@ func (x *exchange) deliver(ctx context.Context) (u *upstream, late bool, _ *pinb
 	c, p := x.c, x.c.p
 	u, refusal := x.reach(ctx)
 	for u != nil {
-		now := p.cfg.Now()
+		now := x.reached
 		if now.Sub(x.place.Sent) > resolveAge {
 			x.putBack(u)
 			return nil, true, nil
@@ -178,7 +178,6 @@ const (
 
 // judge looks at a final head of n bytes for what never reaches a client.
 func (x *exchange) judge(u *upstream, n int) (directory.Event, *pinboard.Refusal) {
-	x.obs.Head = x.c.p.cfg.Now().Sub(x.obs.Start)
 	u.worker.served(u)
 	switch {
 	case x.res.Status == 101 && !(x.res.WebSocket && x.req.WebSocket):

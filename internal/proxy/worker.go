@@ -108,14 +108,14 @@ func orString(s, v string) string {
 
 // enter takes a place among the worker's finite exchanges and, if there is
 // one younger than limit, an idle connection. Beyond the cap it waits.
-func (k *worker) enter(ctx context.Context, p *Proxy, now time.Time) (*upstream, *pinboard.Refusal) {
+func (k *worker) enter(ctx context.Context, p *Proxy, now time.Time) (u *upstream, waited bool, _ *pinboard.Refusal) {
 	k.mu.Lock()
 	if k.active < p.cfg.WorkerMaxConns {
 		k.active++
 		k.used = now
-		u := k.pop(now, p.cfg.PoolIdle)
+		u = k.pop(now, p.cfg.PoolIdle)
 		k.mu.Unlock()
-		return u, nil
+		return u, false, nil
 	}
 	place := make(chan struct{})
 	k.waiting = append(k.waiting, place)
@@ -124,14 +124,14 @@ func (k *worker) enter(ctx context.Context, p *Proxy, now time.Time) (*upstream,
 	defer t.Stop()
 	select {
 	case <-place:
-		return k.take(p.cfg.Now(), p.cfg.PoolIdle), nil
+		return k.take(p.cfg.Now(), p.cfg.PoolIdle), true, nil
 	case <-t.C:
 	case <-ctx.Done():
 	}
 	if !k.abandon(place) {
 		k.leave() // the place came just now
 	}
-	return nil, pinboard.WorkerBusy
+	return nil, true, pinboard.WorkerBusy
 }
 
 // abandon reports whether place was still waiting.

@@ -72,7 +72,8 @@ func (s *Store) Peek(ctx context.Context, b int, hint directory.Hint) (directory
 	}
 	call := hitCalls.Get().(*hitCall)
 	call.refused, call.moved, call.broken = false, false, false
-	call.sent = s.clocks.now()
+	sent := s.clocks.now()
+	call.sent = sent
 	lone, ok := line.send(call, s.keys, b, &hint, &raw)
 	if !ok {
 		hitCalls.Put(call)
@@ -89,7 +90,7 @@ func (s *Store) Peek(ctx context.Context, b int, hint directory.Hint) (directory
 		if ctx.Err() == context.DeadlineExceeded {
 			line.die()
 		}
-		return directory.Peek{}, false, unavailable("%v", ctx.Err())
+		return directory.Peek{Sent: sent}, false, unavailable("%v", ctx.Err())
 	}
 	p, ok, err := s.judgeHit(call, line, &hint, &raw)
 	if call.moved {
@@ -100,6 +101,7 @@ func (s *Store) Peek(ctx context.Context, b int, hint directory.Hint) (directory
 }
 
 func (s *Store) judgeHit(call *hitCall, line *hitConn, hint *directory.Hint, raw *[12]byte) (p directory.Peek, ok bool, err error) {
+	p.Sent = call.sent
 	switch {
 	case call.broken:
 		return p, false, unavailable("connection lost")
@@ -117,7 +119,7 @@ func (s *Store) judgeHit(call *hitCall, line *hitConn, hint *directory.Hint, raw
 	if !known || !until.After(call.got) {
 		return p, false, nil
 	}
-	p.Until, p.Sent = until, call.sent
+	p.Until = until
 	p.Age = time.Duration(max(lo-int64(binary.BigEndian.Uint64(call.lease[8:])), 0)) * time.Microsecond
 	p.Draining = call.lease[16]&hitDraining != 0
 	p.Settling = call.lease[16]&hitRestating != 0
