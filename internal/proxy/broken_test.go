@@ -42,7 +42,7 @@ func TestCutAnswersStayCut(t *testing.T) {
 					<-sent // an RST may overtake bytes that nobody has read yet
 					test.end(c)
 				})
-				w.dir.worker = s.Worker
+				w.dir.place(s.Worker)
 				c := w.dial()
 				c.send(request)
 				head, err := readHead(c.r)
@@ -96,7 +96,7 @@ func TestBodiesThatAreNotThere(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			w := newWorld(t)
 			s := newScripted(t, replying(test.answer))
-			w.dir.worker = s.Worker
+			w.dir.place(s.Worker)
 			c := w.dial()
 			for range 3 {
 				c.send(test.request)
@@ -112,7 +112,7 @@ func TestBodiesThatAreNotThere(t *testing.T) {
 func TestRequestBodiesPassForAnyMethod(t *testing.T) {
 	w := newWorld(t)
 	s := newScripted(t, replying(okAnswer))
-	w.dir.worker = s.Worker
+	w.dir.place(s.Worker)
 	c := w.dial()
 	for i, request := range []string{
 		"GET /t/a HTTP/1.1\r\nHost: h\r\nContent-Length: 3\r\n\r\nabc",
@@ -158,7 +158,7 @@ func TestInvalidHeadsAre502(t *testing.T) {
 				io.WriteString(c, a)
 				s.receive(r)
 			})
-			w.dir.worker = s.Worker
+			w.dir.place(s.Worker)
 			c := w.dial()
 			c.send(get("/t/a"))
 			got := c.answer()

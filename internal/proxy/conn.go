@@ -51,9 +51,10 @@ type conn struct {
 	stop context.CancelFunc
 	peer client
 
-	x          *exchange // the one under way, or whose head has begun to come
-	next       next      // why a visit to the poller ended
-	halfClosed bool      // fin, as the last pause saw it
+	x          *exchange          // the one under way, or whose head has begun to come
+	next       next               // why a visit to the poller ended
+	then       func() (over bool) // what goes on in a fresh goroutine
+	halfClosed bool               // fin, as the last pause saw it
 
 	mu      sync.Mutex
 	phase   phase
@@ -87,24 +88,28 @@ func newConn(p *Proxy, nc net.Conn) *conn {
 	return c
 }
 
-// serve runs exchanges until the connection is to be closed: over, unless a
-// tunnel goes on with it.
-func (c *conn) serve() (over bool) {
-	for {
-		next := c.await()
-		if next == outside {
+// serve runs exchanges until the connection is to be closed: over, unless
+// other goroutines go on with it.
+func (c *conn) serve() (over bool) { return c.goOn(again) }
+
+// goOn does what follows an exchange, and serves those behind it.
+func (c *conn) goOn(next next) (over bool) {
+	for next == again || next == outside {
+		if next == again {
+			next = c.await()
+		} else {
 			next = c.x.conclude()
 		}
-		switch next {
-		case again:
-			continue
-		case passedOn:
-			return false
-		case partWell:
-			c.linger()
-		}
-		return true
 	}
+	switch {
+	case next == partWell:
+		c.linger()
+	case next == passedOn && c.then != nil: // now that this goroutine is done with c
+		then := c.then
+		c.then = nil
+		go c.p.attend(c, then)
+	}
+	return next != passedOn
 }
 
 // await serves requests inside the poller until one must be served outside,

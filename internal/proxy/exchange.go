@@ -38,6 +38,7 @@ type exchange struct {
 	slot     bool // a place among the worker's finite exchanges is held
 	interim  int
 
+	answer answer
 	up     upload
 	origin string // of the request, when it may read our errors
 }
@@ -128,7 +129,7 @@ const (
 	outside              // the exchange goes on, outside the poller
 	hangUp               // a close at once
 	partWell             // a close in stages
-	passedOn             // a tunnel has taken over: the exchange is no longer the caller's
+	passedOn             // other goroutines have taken over: the exchange is no longer the caller's
 )
 
 // nextOf: keep says that another exchange may follow, graceful that the
@@ -211,7 +212,7 @@ func (x *exchange) instance() next {
 		x.tunnel(u)
 		return passedOn
 	case u != nil:
-		return nextOf(x.relay(u))
+		return x.relay(u)
 	case refusal == nil:
 		return nextOf(x.broken())
 	}

@@ -72,7 +72,7 @@ func limitDescriptors(t *testing.T, n int) (undo func()) {
 // A process out of descriptors says 503 at once and serves again by itself.
 func TestOutOfDescriptorsShedsAndRecovers(t *testing.T) {
 	w := newWorld(t)
-	w.dir.worker = newScripted(t, replying(okAnswer)).Worker
+	w.dir.place(newScripted(t, replying(okAnswer)).Worker)
 	undo := limitDescriptors(t, 1) // for the client's socket
 	begun := time.Now()
 	got := w.ask(bodyless)
@@ -102,7 +102,7 @@ func TestOutOfDescriptorsForTheWorker(t *testing.T) {
 			return d.DialContext(ctx, network, address)
 		}
 	})
-	w.dir.worker = newScripted(t, replying(okAnswer)).Worker
+	w.dir.place(newScripted(t, replying(okAnswer)).Worker)
 	full.Store(true)
 	c := w.dial()
 	c.send(bodyless)
@@ -141,7 +141,7 @@ func TestAbnormalEndsLeaveNothing(t *testing.T) {
 			io.Copy(io.Discard, r)
 		}
 	})
-	w.dir.worker = s.Worker
+	w.dir.place(s.Worker)
 	requests := []string{handshake, strings.Replace(handshake, "/t/a", "/t/rst", 1), get("/t/cut"), get("/t/junk"), "GET /t/a HTTP/1.1\r\nHo",
 		"POST /t/a HTTP/1.1\r\nHost: h\r\nContent-Length: 10\r\n\r\nhalf", "junk\r\n\r\n", ""}
 	before := descriptors(t)

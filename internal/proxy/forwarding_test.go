@@ -45,7 +45,7 @@ func TestForwardingHeaders(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			w := newWorld(t, test.change)
 			s := newScripted(t, replying(okAnswer))
-			w.dir.worker = s.Worker
+			w.dir.place(s.Worker)
 			w.ask(sent)
 			got := lines(s.deliveries()[0].head, "x-forwarded", "x_forwarded", "x-real", "forwarded")
 			if strings.Join(got, "|") != strings.Join(test.want, "|") {
@@ -55,7 +55,7 @@ func TestForwardingHeaders(t *testing.T) {
 	}
 	w := newWorld(t, trusting)
 	s := newScripted(t, replying(okAnswer))
-	w.dir.worker = s.Worker
+	w.dir.place(s.Worker)
 	w.ask(bodyless)
 	got := lines(s.deliveries()[0].head, "x-forwarded")
 	if want := "X-Forwarded-For: 127.0.0.1|X-Forwarded-Host: h|X-Forwarded-Proto: http"; strings.Join(got, "|") != want {
@@ -94,7 +94,7 @@ func TestAffinityKeys(t *testing.T) {
 				t.Fatal(err)
 			}
 		})
-		w.dir.worker = newScripted(t, replying(okAnswer)).Worker
+		w.dir.place(newScripted(t, replying(okAnswer)).Worker)
 		w.ask(request + test.extra + "\r\n")
 		if got := w.dir.resolved()[0].Affinity; got != test.want {
 			t.Errorf("%s, %q: %q, want %q", test.affinity, test.extra, got, test.want)
@@ -113,7 +113,7 @@ func TestHopByHopFieldsEndHere(t *testing.T) {
 	w := newWorld(t)
 	s := newScripted(t, replying("HTTP/1.1 200 OK\r\nConnection: X-Gone, keep-alive\r\nX-Gone: 1\r\nKeep-Alive: timeout=5\r\n"+
 		"Proxy-Authenticate: x\r\nUpgrade: h2c\r\nTrailer: X\r\nPinned-Refusal: lease-unhealthy\r\nPinboard-Error: forged\r\nX-Stays: 1\r\nContent-Length: 2\r\n\r\nok"))
-	w.dir.worker = s.Worker
+	w.dir.place(s.Worker)
 	got := w.ask("GET /t/a HTTP/1.1\r\nHost: h\r\nConnection:\r\nConnection: Upgrade, HTTP2-Settings, Pinboard-Epoch, X-Forwarded-For, Host, Cookie\r\n" +
 		"Upgrade: h2c\r\nHTTP2-Settings: AAMAAABkAARAAAAAAAIAAAAA\r\nTE: deflate\r\nCookie: c\r\nProxy-Authorization: x\r\nX-Stays: 1\r\n\r\n")
 	if want := "HTTP/1.1 200 OK\r\nX-Stays: 1\r\nContent-Length: 2\r\n\r\n"; got.head != want {
@@ -134,7 +134,7 @@ func TestHopByHopFieldsEndHere(t *testing.T) {
 func TestInternalFieldsAreNeverTheClients(t *testing.T) {
 	w := newWorld(t)
 	s := newScripted(t, replying(okAnswer))
-	w.dir.worker = s.Worker
+	w.dir.place(s.Worker)
 	w.ask("GET /t/a HTTP/1.1\r\nHost: h\r\nPinboard-Epoch: 999\r\npinboard-epoch: 998\r\nPinboard_Epoch: 997\r\nPINBOARD-ATTESTATION: forged\r\n" +
 		"Pinboard-Caller: /t/evil\r\nX-Pinned-Proxy-Secret: guess\r\nx_pinned_proxy_secret: guess\r\nPinned-Refusal: x\r\nPinboard-Subrequest-Depth: 7\r\n\r\n")
 	want := []string{"Pinboard-Epoch: 41", "Pinboard-Attestation: att." + s.Session + "..0"}
@@ -146,7 +146,7 @@ func TestInternalFieldsAreNeverTheClients(t *testing.T) {
 func TestAbsoluteTargetNamesTheHost(t *testing.T) {
 	w := newWorld(t, func(c *proxy.Config) { c.HostnameAware = true })
 	s := newScripted(t, replying(okAnswer))
-	w.dir.worker = s.Worker
+	w.dir.place(s.Worker)
 	w.ask("GET http://A.test:81/t/a?x HTTP/1.1\r\nX: 1\r\nHost: other\r\n\r\n")
 	if got := s.deliveries()[0].head; !strings.HasPrefix(got, "GET /t/a?x HTTP/1.1\r\nHost: A.test:81\r\nX: 1\r\nX-F") {
 		t.Errorf("worker got %q", got)
@@ -176,7 +176,7 @@ func TestWithoutAHostnameNothingIsRead(t *testing.T) {
 		}
 	}
 	s := newScripted(t, replying(okAnswer))
-	w.dir.worker = s.Worker
+	w.dir.place(s.Worker)
 	w.ask("GET /t/a HTTP/1.1\r\nHost: A.Test.:80\r\n\r\n")
 	if got := w.dir.resolved(); len(got) != 1 || got[0].Host != "a.test" {
 		t.Errorf("resolved %+v", got)
@@ -188,7 +188,7 @@ func TestOldDialectsGetTheirPathAndSecret(t *testing.T) {
 	s := newScripted(t, replying(okAnswer))
 	k := *s.Worker
 	k.URL, k.PathInURL, k.SendSecret = s.URL+"/base/t", true, true
-	w.dir.worker = &k
+	w.dir.place(&k)
 	w.dir.caller = func(proxy.CallerClaim) (string, error) { return "caller", nil }
 	w.ask("GET /t/a/x?q HTTP/1.1\r\nHost: h\r\nPinboard-From: /t/me\r\nPinboard-Session: s\r\nPinboard-Session-Secret: c\r\n\r\n")
 	got := s.deliveries()[0]
@@ -225,7 +225,7 @@ func TestInstanceCalls(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			w := newWorld(t)
 			s := newScripted(t, replying(okAnswer))
-			w.dir.worker = s.Worker
+			w.dir.place(s.Worker)
 			w.dir.caller = func(c proxy.CallerClaim) (string, error) {
 				switch {
 				case c.Session != "s-me" || c.Secret != "hush":
@@ -257,7 +257,7 @@ func TestInstanceCalls(t *testing.T) {
 
 func TestOwnAttestationIsALoop(t *testing.T) {
 	w := newWorld(t)
-	w.dir.worker = newScripted(t, replying(okAnswer)).Worker
+	w.dir.place(newScripted(t, replying(okAnswer)).Worker)
 	if got := w.ask("GET /t/a HTTP/1.1\r\nHost: h\r\nPinboard-Attestation: att.x\r\n\r\n"); !strings.HasPrefix(got.head, "HTTP/1.1 508 ") {
 		t.Errorf("client got %q", got.head)
 	}
@@ -269,7 +269,7 @@ func TestOwnAttestationIsALoop(t *testing.T) {
 func TestMaxForwards(t *testing.T) {
 	w := newWorld(t)
 	s := newScripted(t, replying(okAnswer))
-	w.dir.worker = s.Worker
+	w.dir.place(s.Worker)
 	options := func(n string) string { return "OPTIONS /t/a HTTP/1.1\r\nHost: h\r\nMax-Forwards: " + n + "\r\n\r\n" }
 	c := w.dial()
 	c.send(options("0"))

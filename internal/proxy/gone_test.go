@@ -64,7 +64,7 @@ func TestClientGoneIsFelt(t *testing.T) {
 			t.Run(name, func(t *testing.T) {
 				w := newWorld(t, func(c *proxy.Config) { c.HalfCloseGrace = 100 * time.Millisecond })
 				s, ended := sensor(t, test.answer)
-				w.dir.worker = s.Worker
+				w.dir.place(s.Worker)
 				c := w.dial()
 				c.send(test.request)
 				w.eventually("delivery", func() bool { return len(s.deliveries()) == 1 })
@@ -139,7 +139,7 @@ func TestHalfClosedClientGetsItsAnswer(t *testing.T) {
 				io.WriteString(c, okAnswer)
 			}
 		})
-		w.dir.worker = s.Worker
+		w.dir.place(s.Worker)
 		c := w.dial()
 		c.send(request)
 		c.Conn.(*net.TCPConn).CloseWrite()
@@ -171,7 +171,7 @@ func TestHalfClosedClientIsLeftAfterSilence(t *testing.T) {
 		_, err := io.Copy(io.Discard, r)
 		ended <- err
 	})
-	w.dir.worker = s.Worker
+	w.dir.place(s.Worker)
 	c := w.dial()
 	c.send(bodyless)
 	c.Conn.(*net.TCPConn).CloseWrite()
@@ -203,7 +203,7 @@ func TestTunnelEndsBehindAFINThatIsIgnored(t *testing.T) {
 		}
 		<-deaf
 	})
-	w.dir.worker = s.Worker
+	w.dir.place(s.Worker)
 	c := w.dial()
 	c.send(handshake)
 	c.Conn.(*net.TCPConn).CloseWrite()
@@ -224,7 +224,7 @@ func TestTunnelEndsWhenTheWorkerDies(t *testing.T) {
 		readHead(r) // "go\r\n\r\n"
 		c.(*net.TCPConn).SetLinger(0)
 	})
-	w.dir.worker = s.Worker
+	w.dir.place(s.Worker)
 	c := w.dial()
 	c.send(handshake + "go\r\n\r\n")
 	if got, _ := c.rest(); got != switched {
@@ -255,7 +255,7 @@ func TestSlowReaderHoldsTheWorkerBack(t *testing.T) {
 			}
 		}
 	})
-	w.dir.worker = s.Worker
+	w.dir.place(s.Worker)
 	c := w.dial()
 	c.send(bodyless)
 	if n := await(t, "the worker is blocked", wrote, patience); n > 64<<20 {
@@ -269,7 +269,7 @@ func TestFINRightBehind(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	s := newScripted(t, replying("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"))
-	w.dir.worker = s.Worker
+	w.dir.place(s.Worker)
 	large := "POST /t/a HTTP/1.1\r\nHost: h\r\nContent-Length: 70000\r\n\r\n" + strings.Repeat("x", 70000)
 	for _, test := range []struct {
 		name, sent string
@@ -310,7 +310,7 @@ func TestFINOfAnIdleClient(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	s := newScripted(t, replying("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"))
-	w.dir.worker = s.Worker
+	w.dir.place(s.Worker)
 	for _, begun := range []string{"", "\r\n", "GET /t/a HT"} {
 		c := w.dial()
 		c.send(bodyless)

@@ -16,9 +16,7 @@ func TestInterimAnswersPass(t *testing.T) {
 	many := strings.Repeat("HTTP/1.1 103 Early Hints\r\n\r\n", 30)
 	w := newWorld(t)
 	for _, sent := range []string{interim, many, "HTTP/1.1 100 Continue\r\n\r\n"} {
-		w.dir.mu.Lock()
-		w.dir.worker = newScripted(t, replying(sent+okAnswer)).Worker
-		w.dir.mu.Unlock()
+		w.dir.place(newScripted(t, replying(sent+okAnswer)).Worker)
 		c := w.dial()
 		for range 2 {
 			c.send(bodyless)
@@ -64,7 +62,7 @@ func TestExpectContinue(t *testing.T) {
 			io.WriteString(c, okAnswer)
 		}
 	})
-	w.dir.worker = s.Worker
+	w.dir.place(s.Worker)
 	c := w.dial()
 	for range 2 { // (a)
 		c.send(expecting)
@@ -107,9 +105,7 @@ func TestHTTP10Clients(t *testing.T) {
 		{strings.Replace(handshake, "HTTP/1.1", "HTTP/1.0", 1), okAnswer, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: keep-alive\r\n\r\nok"},
 	} {
 		s := newScripted(t, replying(test.answer))
-		w.dir.mu.Lock()
-		w.dir.worker = s.Worker
-		w.dir.mu.Unlock()
+		w.dir.place(s.Worker)
 		c := w.dial()
 		c.send(test.request)
 		c.readExactly(test.want)
@@ -138,9 +134,7 @@ func TestHTTP10Workers(t *testing.T) {
 			s.receive(r)
 			io.WriteString(c, answer)
 		})
-		w.dir.mu.Lock()
-		w.dir.worker = s.Worker
-		w.dir.mu.Unlock()
+		w.dir.place(s.Worker)
 		c := w.dial()
 		c.send(bodyless)
 		want := strings.Replace(answer, "HTTP/1.0", "HTTP/1.1", 1)

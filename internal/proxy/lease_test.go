@@ -46,7 +46,7 @@ func TestStreamsAreCutAtTheLapse(t *testing.T) {
 			w := newWorld(t, leased)
 			w.dir.lease = lease
 			w.dir.recheck = func([]*directory.Watch) error { return errors.New("store away") }
-			w.dir.worker = newScripted(t, beating).Worker
+			w.dir.place(newScripted(t, beating).Worker)
 			c := w.dial()
 			begun := time.Now()
 			c.send(request)
@@ -68,7 +68,7 @@ func TestStreamsGoOnWhileTheLeaseIsRenewed(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, leased)
 	w.dir.lease = lease
-	w.dir.worker = newScripted(t, beating).Worker
+	w.dir.place(newScripted(t, beating).Worker)
 	c := w.dial()
 	c.send(bodyless)
 	for end := time.Now().Add(3 * lease); time.Now().Before(end); {
@@ -90,7 +90,7 @@ func TestStreamsAreCutWhenTheRowIsAnothers(t *testing.T) {
 		return nil
 	}
 	s := newScripted(t, beating)
-	w.dir.worker = s.Worker
+	w.dir.place(s.Worker)
 	stays, moved := w.dial(), w.dial()
 	stays.send(get("/t/stays"))
 	moved.send(get("/t/moved"))
@@ -112,7 +112,7 @@ func TestOwnerLostBeforeItsHeadIs503(t *testing.T) {
 	w.dir.lease = 200 * time.Millisecond
 	w.dir.recheck = func([]*directory.Watch) error { return errors.New("store away") }
 	s, ended := sensor(t, "")
-	w.dir.worker = s.Worker
+	w.dir.place(s.Worker)
 	if got := w.ask(bodyless); got.line("Pinboard-Error") != "owner_lost" {
 		t.Errorf("client got %q", got.head)
 	}
@@ -135,7 +135,7 @@ func TestUserTimeoutHoldsUntilTheHeadIsAcknowledged(t *testing.T) {
 			io.WriteString(c, okAnswer)
 		}
 	})
-	w.dir.worker = s.Worker
+	w.dir.place(s.Worker)
 	c := w.dial()
 	c.send(bodyless)
 	up := await(t, "dial", dialled, patience)

@@ -13,7 +13,7 @@ import (
 func TestSlowHeadIs408(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(c *proxy.Config) { c.HeadTimeout = 100 * time.Millisecond })
-	w.dir.worker = newScripted(t, replying(okAnswer)).Worker
+	w.dir.place(newScripted(t, replying(okAnswer)).Worker)
 	c := w.dial()
 	c.send(bodyless)
 	c.answer()
@@ -47,7 +47,7 @@ func TestHeadLimits(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			w := newWorld(t)
-			w.dir.worker = newScripted(t, replying(okAnswer)).Worker
+			w.dir.place(newScripted(t, replying(okAnswer)).Worker)
 			c := w.dial()
 			go io.WriteString(c.Conn, test.request)
 			got := c.status()
@@ -64,7 +64,7 @@ func TestHeadLimits(t *testing.T) {
 func TestWorkerHeadsOf60kBPass(t *testing.T) {
 	w := newWorld(t)
 	answer := "HTTP/1.1 200 OK\r\nSet-Cookie: " + strings.Repeat("c", 60<<10) + "\r\nContent-Length: 0\r\n\r\n"
-	w.dir.worker = newScripted(t, replying(answer)).Worker
+	w.dir.place(newScripted(t, replying(answer)).Worker)
 	if got := w.ask(bodyless); got.head != answer {
 		t.Errorf("client got %d bytes", len(got.head))
 	}
@@ -88,7 +88,7 @@ func TestDoubtfulFramingClosesTheConnection(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
 			s := newScripted(t, replying(okAnswer))
-			w.dir.worker = s.Worker
+			w.dir.place(s.Worker)
 			c := w.dial()
 			c.send(request + get("/t/victim"))
 			got := c.answer()
@@ -116,7 +116,7 @@ func TestEarlyAnswerReachesAnUploader(t *testing.T) {
 	w := newWorld(t)
 	const tooLarge = "HTTP/1.1 413 Content Too Large\r\nContent-Length: 3\r\nConnection: close\r\n\r\nno!"
 	s, _ := sensor(t, tooLarge)
-	w.dir.worker = s.Worker
+	w.dir.place(s.Worker)
 	c := w.dial()
 	c.send("POST /t/a HTTP/1.1\r\nHost: h\r\nContent-Length: 1000000000\r\n\r\n")
 	stop := make(chan struct{})
@@ -141,7 +141,7 @@ func TestResponseTimeoutIs504(t *testing.T) {
 	w := newWorld(t, func(c *proxy.Config) { c.ResponseTimeout = 100 * time.Millisecond })
 	for name, request := range map[string]string{"no body": bodyless, "upload": chunkedBody} {
 		s, ended := sensor(t, "HTTP/1.1 103 Hints\r\n\r\n")
-		w.dir.worker = s.Worker
+		w.dir.place(s.Worker)
 		c := w.dial()
 		c.send(request)
 		c.readExactly("HTTP/1.1 103 Hints\r\n\r\n")
@@ -155,7 +155,7 @@ func TestResponseTimeoutIs504(t *testing.T) {
 func TestSlowUploadsOutliveTheResponseTimeout(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(c *proxy.Config) { c.ResponseTimeout = 50 * time.Millisecond })
-	w.dir.worker = newScripted(t, replying(okAnswer)).Worker
+	w.dir.place(newScripted(t, replying(okAnswer)).Worker)
 	c := w.dial()
 	c.send("POST /t/a HTTP/1.1\r\nHost: h\r\nContent-Length: 5\r\n\r\n")
 	for _, b := range "hello" {
@@ -171,7 +171,7 @@ func TestStreamsOutliveTheResponseTimeout(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(c *proxy.Config) { c.ResponseTimeout = 50 * time.Millisecond })
 	s, _ := sensor(t, "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n")
-	w.dir.worker = s.Worker
+	w.dir.place(s.Worker)
 	c := w.dial()
 	c.send(bodyless)
 	c.readExactly("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n")
@@ -184,7 +184,7 @@ func TestStreamsOutliveTheResponseTimeout(t *testing.T) {
 func TestIdleClientsAreClosed(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(c *proxy.Config) { c.ClientIdle = 50 * time.Millisecond })
-	w.dir.worker = newScripted(t, replying(okAnswer)).Worker
+	w.dir.place(newScripted(t, replying(okAnswer)).Worker)
 	c := w.dial()
 	c.send(bodyless)
 	c.answer()

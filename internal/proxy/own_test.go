@@ -75,14 +75,12 @@ func TestStoreErrorsAreNeverShown(t *testing.T) {
 func TestCORSIsForListedOriginsAndOwnErrorsOnly(t *testing.T) {
 	w := newWorld(t, func(c *proxy.Config) { c.CORSOrigins = []string{"https://app.test"} })
 	s := newScripted(t, replying(okAnswer))
-	w.dir.worker = s.Worker
+	w.dir.place(s.Worker)
 	origin := func(o string) string { return "GET /t/a HTTP/1.1\r\nHost: h\r\nOrigin: " + o + "\r\n\r\n" }
 	if got := w.ask(origin("https://app.test")); got.head+got.body != okAnswer {
 		t.Errorf("a worker's answer was touched: %q", got)
 	}
-	w.dir.mu.Lock()
-	w.dir.worker = nil
-	w.dir.mu.Unlock()
+	w.dir.place(nil)
 	if got := w.ask(origin("https://evil.test")); got.line("Access-Control-Allow-Origin") != "" {
 		t.Errorf("client got %q", got.head)
 	}
@@ -147,7 +145,7 @@ func control(rw http.ResponseWriter, r *http.Request) {
 func TestControlPathsKeepTheConnection(t *testing.T) {
 	w := newWorld(t, func(c *proxy.Config) { c.Control = http.HandlerFunc(control); c.ControlBody = 1000 })
 	s := newScripted(t, replying(okAnswer))
-	w.dir.worker = s.Worker
+	w.dir.place(s.Worker)
 	c := w.dial()
 	for _, test := range []struct{ request, status, body string }{
 		{get("/healthz"), "200 OK", "body:"},
@@ -217,7 +215,7 @@ func TestPanicOfOneExchangeIsItsOwn(t *testing.T) {
 		c.Control = http.HandlerFunc(control)
 		c.Panic = func(v any, _ []byte) { seen <- v }
 	})
-	w.dir.worker = newScripted(t, replying(okAnswer)).Worker
+	w.dir.place(newScripted(t, replying(okAnswer)).Worker)
 	for _, path := range []string{"/registry/abort", "/registry/panic"} { // aborts are no news
 		c := w.dial()
 		c.send(get(path))

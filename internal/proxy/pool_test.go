@@ -33,7 +33,7 @@ func TestConnectionsClosedWhileIdleAreNoticed(t *testing.T) {
 				time.Sleep(after)
 			}
 		})
-		w.dir.worker = s.Worker
+		w.dir.place(s.Worker)
 		c := w.dial()
 		failures := 0
 		for range 300 {
@@ -53,7 +53,7 @@ func TestIdleConnectionsAreKeptBelowTheLimit(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(c *proxy.Config) { c.PoolIdle = 100 * time.Millisecond })
 	s := newScripted(t, replying(okAnswer))
-	w.dir.worker = s.Worker
+	w.dir.place(s.Worker)
 	w.ask(bodyless)
 	if n := s.connections(); n != 1 {
 		t.Fatalf("%d connections", n)
@@ -78,7 +78,7 @@ func TestConnectionCloseOfTheWorkerIsHonoured(t *testing.T) {
 			io.WriteString(c, "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\nok")
 		}
 	})
-	w.dir.worker = s.Worker
+	w.dir.place(s.Worker)
 	c := w.dial()
 	for range 5 {
 		c.send(bodyless)
@@ -107,7 +107,7 @@ func TestTheNewestIdleConnectionIsUsedFirst(t *testing.T) {
 			io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Length: "+fmt.Sprint(len(c.RemoteAddr().String()))+"\r\n\r\n"+c.RemoteAddr().String())
 		}
 	})
-	w.dir.worker = s.Worker
+	w.dir.place(s.Worker)
 	w.prove()
 	first, second := w.dial(), w.dial()
 	first.send(get("/t/wait"))
@@ -142,7 +142,7 @@ func TestCloseSessionLeavesNothing(t *testing.T) {
 			io.WriteString(c, okAnswer)
 		}
 	})
-	w.dir.worker = s.Worker
+	w.dir.place(s.Worker)
 	w.ask(bodyless)
 	c := w.dial()
 	c.send(get("/t/wait"))
@@ -175,7 +175,7 @@ func TestFiniteExchangesAreCappedPerWorker(t *testing.T) {
 			io.WriteString(c, okAnswer)
 		}
 	})
-	w.dir.worker = s.Worker
+	w.dir.place(s.Worker)
 	for i := range 4 {
 		c := w.dial()
 		c.send(get("/t/stream"))
@@ -211,7 +211,7 @@ func TestAdvertisedBasePaths(t *testing.T) {
 	for base, want := range map[string]string{"": "/t/a/x?q", "/": "/t/a/x?q", "/base": "/base/t/a/x?q", "/b%2Fx/": "/b%2Fx/t/a/x?q"} {
 		k := *s.Worker
 		k.Session, k.URL = "s"+base, "HTTP://"+s.l.Addr().String()+base
-		w.dir.worker = &k
+		w.dir.place(&k)
 		w.ask(get("/t/a/x?q"))
 		got := s.deliveries()
 		if line := strings.SplitN(got[len(got)-1].head, "\r\n", 2)[0]; line != "GET "+want+" HTTP/1.1" {
@@ -250,7 +250,7 @@ func TestNamesWithSeveralAddresses(t *testing.T) {
 	})
 	k := *s.Worker
 	k.URL = strings.Replace(s.URL, "127.0.0.1", "worker.test", 1)
-	w.dir.worker = &k
+	w.dir.place(&k)
 	for range 3 {
 		if got := w.ask(bodyless); got.body != "ok" {
 			t.Fatalf("got %q", got)
@@ -270,7 +270,7 @@ func TestBlackHolesFailInBoundedTime(t *testing.T) {
 	t.Parallel()
 	hole := rawtest.BlackHole(t)
 	w := newWorld(t, func(c *proxy.Config) { c.ConnectTimeout = 200 * time.Millisecond })
-	w.dir.worker = &directory.Worker{Session: "s", URL: "http://" + hole}
+	w.dir.place(&directory.Worker{Session: "s", URL: "http://" + hole})
 	begun := time.Now()
 	if got := w.ask(bodyless); got.line("Pinboard-Error") != "worker_unreachable" {
 		t.Errorf("client got %q", got.head)
@@ -286,7 +286,7 @@ func TestDialControlIsAsked(t *testing.T) {
 	w := newWorld(t, func(c *proxy.Config) {
 		c.DialControl = func(string, string, syscall.RawConn) error { return errors.New("denied") }
 	})
-	w.dir.worker = s.Worker
+	w.dir.place(s.Worker)
 	if got := w.ask(bodyless); got.line("Pinboard-Error") != "worker_unreachable" || strings.Contains(got.body, "denied") {
 		t.Errorf("client got %q", got)
 	}
@@ -303,11 +303,11 @@ func TestIPv6Workers(t *testing.T) {
 	l.Close()
 	w := newWorld(t)
 	s := newScripted(t, replying(okAnswer))
-	w.dir.worker = s.Worker
+	w.dir.place(s.Worker)
 	relay(t, l.Addr().String(), s.l.Addr().String())
 	k := *s.Worker
 	k.Session, k.URL = "six", "http://"+l.Addr().String()
-	w.dir.worker = &k
+	w.dir.place(&k)
 	if got := w.ask("GET /t/a HTTP/1.0\r\n\r\n"); !strings.HasPrefix(got.head, "HTTP/1.1 200") {
 		t.Fatalf("client got %q", got.head)
 	}
@@ -355,7 +355,7 @@ func TestHTTPSWorkers(t *testing.T) {
 	defer server.Close()
 	trusted := server.Client().Transport.(*http.Transport).TLSClientConfig
 	w := newWorld(t, func(c *proxy.Config) { c.TLS = &tls.Config{RootCAs: trusted.RootCAs, ServerName: "example.com"} })
-	w.dir.worker = &directory.Worker{Session: "s", URL: server.URL}
+	w.dir.place(&directory.Worker{Session: "s", URL: server.URL})
 	w.prove()
 	deliveries = 0
 	conns := map[string]bool{}
@@ -385,7 +385,7 @@ func TestHTTPSWorkersAreVerified(t *testing.T) {
 	server.StartTLS()
 	defer server.Close()
 	w := newWorld(t)
-	w.dir.worker = &directory.Worker{Session: "s", URL: server.URL}
+	w.dir.place(&directory.Worker{Session: "s", URL: server.URL})
 	if got := w.ask(bodyless); got.line("Pinboard-Error") != "worker_unreachable" {
 		t.Errorf("client got %q", got.head)
 	}

@@ -8,7 +8,7 @@ import (
 func TestForwardPassesBytesAndAddsOnlyWhatIsStated(t *testing.T) {
 	w := newWorld(t)
 	s := newScripted(t, replying("HTTP/1.1 299 Custom Words\r\nx-MiXed: a\r\nDup: 1\r\nDup: 2\r\nContent-Length: 6\r\n\r\n<html>"))
-	w.dir.worker = s.Worker
+	w.dir.place(s.Worker)
 	c := w.dial()
 	c.send("GET /t/a//x/%2f?q=%zz;1 HTTP/1.1\r\nhOST: pin.test:80\r\nX-A: 1\r\nCookie: c=d\r\nx-a: 2\r\n\r\n")
 	if got, want := c.answer(), (delivery{"HTTP/1.1 299 Custom Words\r\nx-MiXed: a\r\nDup: 1\r\nDup: 2\r\nContent-Length: 6\r\n\r\n", "<html>"}); got != want {
@@ -26,7 +26,7 @@ func TestKeepAliveReusesBothConnections(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	s := newScripted(t, replying(okAnswer))
-	w.dir.worker = s.Worker
+	w.dir.place(s.Worker)
 	w.prove()
 	c := w.dial()
 	for i := range 20 {
@@ -46,7 +46,7 @@ func TestKeepAliveReusesBothConnections(t *testing.T) {
 func TestPipelinedRequestsAreAnsweredInOrder(t *testing.T) {
 	w := newWorld(t)
 	s := newScripted(t, replying(okAnswer))
-	w.dir.worker = s.Worker
+	w.dir.place(s.Worker)
 	c := w.dial()
 	c.send(strings.Repeat(get("/t/a"), 50))
 	for range 50 {

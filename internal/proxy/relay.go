@@ -16,23 +16,56 @@ func (x *exchange) writeClient(b []byte) error {
 	return err
 }
 
+// An answer is the final answer on its way to the client.
+type answer struct {
+	from    *upstream
+	body    body
+	plain   bool // chunks are taken apart: HTTP/1.0 knows none
+	closing bool // the client's connection ends with it
+	apart   bool // it has a goroutine of its own
+}
+
 // relay passes the final answer on: the head and the part of the body that
-// came with it in one write, then each read in one write.
-func (x *exchange) relay(u *upstream) (keep, graceful bool) {
-	c := x.c
+// came with it in one write, then each read in one write. A stream that must be
+// waited for goes on in a fresh goroutine, because a stack that has run an
+// exchange is several times as large as a waiting stream needs.
+func (x *exchange) relay(u *upstream) next {
+	c, a := x.c, &x.answer
 	c.answer(answering)
 	x.obs.Status = x.res.Status
 	x.finishRequest()
-	b := body{framing: x.res.Body, left: x.res.ContentLength}
-	plain := x.req.Minor == 0 && b.framing == h1.Chunked // HTTP/1.0 knows no chunks
-	closing := x.closes(plain)
-	n := x.buildAnswer(u, closing, plain)
+	a.from = u
+	a.body = body{framing: x.res.Body, left: x.res.ContentLength}
+	a.plain = x.req.Minor == 0 && a.body.framing == h1.Chunked
+	a.closing = x.closes(a.plain)
+	n := x.buildAnswer(u, a.closing, a.plain)
 	u.consume(n)
-	if b.framing == h1.Chunked || b.framing == h1.UntilClose {
+	if a.body.framing == h1.Chunked || a.body.framing == h1.UntilClose {
 		x.leave(u.worker)
 		x.become(Stream)
 	}
-	end := x.pump(u, &b, plain)
+	end, over := x.pump()
+	if !over {
+		a.apart = true
+		c.then = x.stream
+		return passedOn
+	}
+	return nextOf(x.relayed(end))
+}
+
+// stream goes on with an answer, and behind it with its connection.
+func (x *exchange) stream() (over bool) {
+	c := x.c
+	end, _ := x.pump()
+	next := nextOf(x.relayed(end))
+	x.finish()
+	return c.goOn(next)
+}
+
+// relayed puts things away behind an answer.
+func (x *exchange) relayed(end End) (keep, graceful bool) {
+	c, a := x.c, &x.answer
+	u := a.from
 	x.dropOut()
 	x.stopUpload(u, graceFor(end))
 	x.obs.End = end
@@ -47,13 +80,13 @@ func (x *exchange) relay(u *upstream) (keep, graceful bool) {
 		u.close()
 	}
 	if end != Complete {
-		if b.framing == h1.UntilClose || plain {
+		if a.body.framing == h1.UntilClose || a.plain {
 			c.reset() // only a reset tells this end from a complete one
 			return false, false
 		}
 		return false, end == WorkerGone
 	}
-	return !closing && x.up.state != uploadBroken, true
+	return !a.closing && x.up.state != uploadBroken, true
 }
 
 // finishRequest consumes what of the request is still unread: nothing of it is
@@ -111,7 +144,9 @@ func (x *exchange) buildAnswer(u *upstream, closing, plain bool) (n int) {
 }
 
 // pump moves the body. out may hold the head, which goes with the first bytes.
-func (x *exchange) pump(u *upstream, b *body, plain bool) End {
+// Not over: a stream that is to be waited for and has no goroutine of its own.
+func (x *exchange) pump() (end End, over bool) {
+	u, b, plain := x.answer.from, &x.answer.body, x.answer.plain
 	for {
 		pass, n, ok := x.takeBody(u, b, plain)
 		if len(x.out) > 0 && len(pass) <= largeBlock {
@@ -130,29 +165,31 @@ func (x *exchange) pump(u *upstream, b *body, plain bool) End {
 		}
 		if err := x.flush(pass); err != nil {
 			x.c.interrupt(cutClient)
-			return x.endOf(ClientGone)
+			return x.endOf(ClientGone), true
 		}
 		u.consume(n + held)
 		switch {
 		case !ok:
-			return x.endOf(WorkerGone)
+			return x.endOf(WorkerGone), true
 		case b.ended():
-			return Complete
-		}
-		if x.obs.Kind == Stream {
+			return Complete, true
+		case x.obs.Kind == Stream:
 			x.releaseHeads()
+			if !x.answer.apart {
+				return Complete, false
+			}
 		}
 		err := u.fill()
 		switch {
 		case err == nil:
 			x.c.heard()
 		case isEOF(err) && b.framing == h1.UntilClose && x.c.cause() == uncut:
-			return Complete
+			return Complete, true
 		case isTimeout(err):
 			x.c.interrupt(cutClient)
-			return x.endOf(ClientGone)
+			return x.endOf(ClientGone), true
 		default:
-			return x.endOf(WorkerGone)
+			return x.endOf(WorkerGone), true
 		}
 	}
 }

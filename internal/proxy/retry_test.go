@@ -109,7 +109,7 @@ func TestRetryTable(t *testing.T) {
 func TestAnotherRefusalIsNotPlacedAThirdTime(t *testing.T) {
 	w := newWorld(t)
 	s := newScripted(t, replying(refused))
-	w.dir.worker = s.Worker
+	w.dir.place(s.Worker)
 	w.dir.report = func(directory.Placement, directory.Event) directory.Verdict { return directory.Verdict{Again: true} }
 	if got := w.ask(bodyless); got.line("Pinboard-Error") != "worker_refused" {
 		t.Errorf("client got %q", got.head)
@@ -184,7 +184,7 @@ func TestFailedConnectIsReportedAndAnswered(t *testing.T) {
 		{directory.Verdict{Refusal: pinboard.WorkerDraining}, "503", "worker_draining"},
 	} {
 		w := newWorld(t)
-		w.dir.worker = &directory.Worker{Session: "s", URL: "http://" + l.Addr().String()}
+		w.dir.place(&directory.Worker{Session: "s", URL: "http://" + l.Addr().String()})
 		w.dir.report = func(directory.Placement, directory.Event) directory.Verdict { return test.verdict }
 		got := w.ask(bodyless)
 		if !strings.HasPrefix(got.head, "HTTP/1.1 "+test.status) || got.line("Pinboard-Error") != test.code {
@@ -234,7 +234,7 @@ func TestEveryOtherFailureIsOneDelivery(t *testing.T) {
 						end(c)
 					}
 				})
-				w.dir.worker = s.Worker
+				w.dir.place(s.Worker)
 				c := w.dial()
 				c.send(get("/t/warm"))
 				c.answer()

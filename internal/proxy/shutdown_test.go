@@ -37,7 +37,7 @@ func (w *world) shutdown(budget time.Duration) (proxy.Stats, time.Duration) {
 func TestDrainSaysCloseAndStillServes(t *testing.T) {
 	w := newWorld(t)
 	s := newScripted(t, replying(okAnswer))
-	w.dir.worker = s.Worker
+	w.dir.place(s.Worker)
 	idle := w.dial()
 	idle.send(bodyless)
 	if got := idle.answer(); got.line("Connection") != "" {
@@ -75,7 +75,7 @@ func TestShutdownFinishesFiniteAndCutsStreams(t *testing.T) {
 			io.WriteString(c, okAnswer)
 		}
 	})
-	w.dir.worker = s.Worker
+	w.dir.place(s.Worker)
 	open := map[string]*rawClient{"slow": w.dial(), "stream": w.dial(), "tunnel": w.dial(), "never": w.dial(), "idle": w.dial()}
 	open["slow"].send(get("/t/slow"))
 	open["stream"].send(get("/t/stream"))
@@ -108,7 +108,7 @@ func TestShutdownFinishesFiniteAndCutsStreams(t *testing.T) {
 func TestShutdownOfAnIdleProxyIsQuick(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	w.dir.worker = newScripted(t, replying(okAnswer)).Worker
+	w.dir.place(newScripted(t, replying(okAnswer)).Worker)
 	c := w.dial()
 	c.send(bodyless)
 	c.answer()
@@ -124,7 +124,7 @@ func TestShutdownOfAnIdleProxyIsQuick(t *testing.T) {
 func TestShutdownServesRequestsOnTheirWay(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	w.dir.worker = newScripted(t, replying(okAnswer)).Worker
+	w.dir.place(newScripted(t, replying(okAnswer)).Worker)
 	c := w.dial()
 	c.send(bodyless)
 	c.answer()

@@ -35,7 +35,7 @@ func TestEachWriteOfAStreamPassesAtOnce(t *testing.T) {
 		}
 	})
 	defer close(step)
-	w.dir.worker = s.Worker
+	w.dir.place(s.Worker)
 	c := w.dial()
 	c.send(get("/t/a"))
 	c.SetReadDeadline(time.Now().Add(prompt))
@@ -75,7 +75,7 @@ func TestRequestBodyStreamsWhileTheAnswerStreams(t *testing.T) {
 		s.mu.Unlock()
 		io.WriteString(c, "0\r\n\r\n")
 	})
-	w.dir.worker = s.Worker
+	w.dir.place(s.Worker)
 	c := w.dial()
 	c.send("POST /t/a HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n")
 	c.readExactly("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
@@ -104,7 +104,7 @@ func TestLargeBodiesPassBothWaysUnchanged(t *testing.T) {
 			io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Length: "+strconv.Itoa(len(d.body))+"\r\n\r\n"+d.body)
 		}
 	})
-	w.dir.worker = s.Worker
+	w.dir.place(s.Worker)
 	w.prove()
 	c := w.dial()
 	for _, n := range []int{1, 3000, 5000, 32 << 10, 100_000, 3 << 20} {
@@ -155,7 +155,7 @@ func TestEarlyBytesOfATunnelSurviveSplitsAtEveryOffset(t *testing.T) {
 		s.mu.Unlock()
 		io.WriteString(c, "bye")
 	})
-	w.dir.worker = s.Worker
+	w.dir.place(s.Worker)
 	for i := range max(len(handshake+early), len(switching+reply)) {
 		c := w.dial()
 		at <- min(i, len(switching+reply))
@@ -183,7 +183,7 @@ func TestTunnelPassesAHalfClose(t *testing.T) {
 		b, _ := io.ReadAll(r)
 		io.WriteString(c, "got "+string(b))
 	})
-	w.dir.worker = s.Worker
+	w.dir.place(s.Worker)
 	c := w.dial()
 	c.send(handshake + "all of it")
 	c.Conn.(*net.TCPConn).CloseWrite()
@@ -198,7 +198,7 @@ func TestTunnelPassesAHalfClose(t *testing.T) {
 func TestRefusedHandshakeKeepsTheConnection(t *testing.T) {
 	w := newWorld(t)
 	s := newScripted(t, replying("HTTP/1.1 401 Unauthorized\r\nContent-Length: 2\r\n\r\nno"))
-	w.dir.worker = s.Worker
+	w.dir.place(s.Worker)
 	c := w.dial()
 	for range 3 {
 		c.send(handshake)
@@ -221,7 +221,7 @@ func TestWrongSwitchIs502(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
-			w.dir.worker = newScripted(t, replying(test.answer)).Worker
+			w.dir.place(newScripted(t, replying(test.answer)).Worker)
 			c := w.dial()
 			c.send(test.request)
 			if got := c.status(); got != "502 Bad Gateway" {

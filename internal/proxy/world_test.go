@@ -122,6 +122,13 @@ type fakeDirectory struct {
 
 func newDirectory() *fakeDirectory { return &fakeDirectory{lease: time.Hour} }
 
+// place makes w the worker of every id from now on.
+func (d *fakeDirectory) place(w *directory.Worker) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.worker = w
+}
+
 func (d *fakeDirectory) placement(w *directory.Worker, r directory.Request) directory.Placement {
 	now := time.Now()
 	return directory.Placement{

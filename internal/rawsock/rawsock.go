@@ -2,12 +2,7 @@
 // poller watches, from inside syscall.RawConn's Read and Write.
 package rawsock
 
-import (
-	"syscall"
-	"unsafe"
-
-	"golang.org/x/sys/unix"
-)
+import "syscall"
 
 // Read and Write make one call that never waits: EAGAIN when it would. As it
 // never waits the scheduler is not told of it. Told, it would take the processor
@@ -15,20 +10,27 @@ import (
 // machine do, and start another thread. As calls for sockets, not files, they
 // also skip a layer of the kernel. Read of 0 bytes is the peer's FIN.
 func Read(fd uintptr, b []byte) (int, error) {
-	return transfer(unix.SYS_RECVFROM, fd, b, unix.MSG_DONTWAIT)
+	return call(receive, fd, b)
 }
 
 // Write is described at Read. A peer that is gone is an error, never a signal.
 func Write(fd uintptr, b []byte) (int, error) {
-	return transfer(unix.SYS_SENDTO, fd, b, unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL)
+	return call(send, fd, b)
 }
 
-func transfer(call, fd uintptr, b []byte, flags uintptr) (int, error) {
+type direction uint8
+
+const (
+	receive direction = iota
+	send
+)
+
+func call(d direction, fd uintptr, b []byte) (int, error) {
 	for {
-		n, _, errno := syscall.RawSyscall6(call, fd, uintptr(unsafe.Pointer(unsafe.SliceData(b))), uintptr(len(b)), flags, 0, 0)
+		n, errno := transfer(d, fd, b)
 		switch errno {
 		case 0:
-			return int(n), nil
+			return n, nil
 		case syscall.EINTR:
 		case syscall.EAGAIN:
 			return 0, errAgain
