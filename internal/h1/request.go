@@ -130,7 +130,8 @@ func (r *Request) splitTarget(b []byte) bool {
 		for path < len(t) && t[path] != '/' && t[path] != '?' {
 			path++
 		}
-		if path == start || !validHost(t[start:path]) {
+		// An escape here has two readings: some decode it, as in a path, some do not.
+		if a := t[start:path]; len(a) == 0 || !validHost(a) || bytes.IndexByte(a, '%') >= 0 {
 			return false
 		}
 		r.Authority = Span{base + uint32(start), base + uint32(path)}

@@ -86,6 +86,8 @@ var requestShapes = []shape{
 	{name: "chunk extension", in: post + "Transfer-Encoding: chunked\r\n\r\n2 ; a=\"b\"\r\nhi\r\n0\r\n\r\n", body: Chunked},
 	{name: "GET with body", in: "GET /t/a HTTP/1.1\r\nHost: h\r\nContent-Length: 5\r\n\r\nhello", body: Length},
 	{name: "absolute target against Host", in: "GET http://evil/t/a HTTP/1.1\r\nHost: h\r\n\r\n", body: NoBody},
+	{name: "escape in an absolute target's authority", in: "GET http://a%2eb/t/a HTTP/1.1\r\nHost: h\r\n\r\n", reject: true},
+	{name: "invalid text in an absolute target's authority", in: "GET http://%80 HTTP/1.0\r\n\r\n", reject: true},
 	{name: "space in name", in: post + "X Y: z\r\n\r\n", reject: true},
 	{name: "leading blank", in: "\r\n" + post + "\r\n", reject: true}, // the connection skips one before it parses
 }
