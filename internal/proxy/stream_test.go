@@ -230,3 +230,68 @@ func TestWrongSwitchIs502(t *testing.T) {
 		})
 	}
 }
+
+// A stream that had to be waited for leaves its connection as it found it:
+// what was sent behind the request, at once or later, is served next.
+func TestRequestsBehindAStream(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	s := newScripted(t, func(s *scripted, c net.Conn, r *bufio.Reader) {
+		for {
+			d, ok := s.receive(r)
+			if !ok {
+				return
+			}
+			if !strings.Contains(d.head, "/t/stream") {
+				io.WriteString(c, okAnswer)
+				continue
+			}
+			for _, part := range []string{"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", "2\r\nhi\r\n", "0\r\n", "\r\n"} {
+				io.WriteString(c, part)
+				time.Sleep(3 * time.Millisecond)
+			}
+		}
+	})
+	w.dir.place(s.Worker)
+	const streamed = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nhi\r\n0\r\n\r\n"
+	before := w.p.InFlight(proxy.Stream)
+	for _, late := range []bool{false, true} {
+		c := w.dial()
+		for range 5 {
+			c.send(get("/t/stream"))
+			if late {
+				c.readExactly(streamed)
+			}
+			c.send(bodyless + get("/t/stream") + bodyless)
+			if !late {
+				c.readExactly(streamed)
+			}
+			c.readExactly(okAnswer + streamed + okAnswer)
+		}
+		c.Conn.(*net.TCPConn).CloseWrite()
+		if rest, err := c.rest(); rest != "" || err != nil {
+			t.Errorf("after the last answer: %q, %v", rest, err)
+		}
+	}
+	w.eventually("no stream is left", func() bool { return w.p.InFlight(proxy.Stream) == before })
+}
+
+// However requests are cut into segments, each is answered once and in order.
+func TestRequestsInPieces(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	s := newScripted(t, replying(okAnswer))
+	w.dir.place(s.Worker)
+	all := bodyless + "POST /t/a HTTP/1.1\r\nHost: h\r\nContent-Length: 5\r\n\r\nhello" + "\r\n" + bodyless
+	c := w.dial()
+	c.Conn.(*net.TCPConn).SetNoDelay(true)
+	for cut := 1; cut < len(all); cut++ {
+		c.send(all[:cut])
+		time.Sleep(time.Millisecond)
+		c.send(all[cut:])
+		c.readExactly(okAnswer + okAnswer + okAnswer)
+	}
+	if n := len(s.deliveries()); n != 3*(len(all)-1) {
+		t.Errorf("%d deliveries for %d requests", n, 3*(len(all)-1))
+	}
+}
