@@ -75,7 +75,19 @@ class Process:
             os.kill(self.pid, number)
 
     def pause(self):
+        """SIGSTOP, and every thread has stopped: kill(2) does not wait for it."""
         self.signal(signal.SIGSTOP)
+        end = time.monotonic() + 10
+        while self.alive and not self._stopped():
+            assert time.monotonic() < end, f"process {self.pid} still runs"
+            time.sleep(0.001)
+
+    def _stopped(self):
+        stats = list(Path(f"/proc/{self.pid}/task").glob("*/stat"))
+        try:
+            return all(s.read_text().rpartition(")")[2].split()[0] == "T" for s in stats)
+        except OSError:
+            return False
 
     def resume(self):
         self.signal(signal.SIGCONT)

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"pinboard/internal/freeze"
 	"pinboard/worker"
 )
 
@@ -106,7 +107,9 @@ func TestFrozenWorker(t *testing.T) {
 	p := startChild(t, n)
 	served(t, n.url("/t/a"))
 	w2 := startWorker(t, n, "w2", newRecord())
-	p.cmd.Process.Signal(syscall.SIGSTOP)
+	if err := freeze.Process(p.cmd.Process); err != nil {
+		t.Fatal(err)
+	}
 	eventually(t, "a lives on w2", func() bool {
 		_, body := fetch(n.url("/t/a"))
 		return strings.HasPrefix(body, "w2 ")

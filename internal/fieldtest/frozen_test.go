@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"pinboard/internal/freeze"
 	"pinboard/internal/rawtest"
 )
 
@@ -51,8 +52,10 @@ func TestFC47TheFrozenWorker(t *testing.T) {
 	})
 	second.Register(n.url, token, 300*time.Millisecond, "/t")
 
-	frozen.signal(syscall.SIGSTOP)
 	stopped := time.Now()
+	if err := freeze.Process(frozen.cmd.Process); err != nil {
+		t.Fatal(err)
+	}
 	during := n.dial()
 	during.Patience = patience
 	during.Write(get("/t/a"))

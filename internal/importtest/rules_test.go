@@ -41,7 +41,8 @@ var rules = map[string]rule{
 	"internal/sim/mutate": {nil, "breaks rules on purpose and runs the tests that must notice"},
 	"internal/importtest": {nil, "reads source files"},
 	"internal/rawtest":    {nil, "a second opinion on the wire shares no line with what it judges"},
-	"internal/redistest":  {nil, "starts servers"},
+	"internal/freeze":     {nil, "stops processes, for sure"},
+	"internal/redistest":  {[]string{"internal/freeze"}, "starts servers"},
 	"internal/faults":     {[]string{"api", "worker"}, "real processes under faults; workers of the public SDK"},
 	"internal/fieldtest":  {nil, "black-box trials of the command"},
 	"scripts/testsum":     {nil, "counts test reports"},
@@ -69,7 +70,7 @@ func mayInTests(pkg string) bool {
 // testSupport packages exist for tests only.
 func testSupport(pkg string) bool {
 	switch pkg {
-	case "internal/rawtest", "internal/redistest", "internal/directory/storetest", "internal/sim", "internal/sim/mutate", "internal/importtest", "internal/fieldtest", "internal/faults":
+	case "internal/rawtest", "internal/freeze", "internal/redistest", "internal/directory/storetest", "internal/sim", "internal/sim/mutate", "internal/importtest", "internal/fieldtest", "internal/faults":
 		return true
 	}
 	return false

@@ -5,13 +5,18 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net/http"
 	"sync/atomic"
 	"testing"
 	"time"
 )
 
+// serial numbers what must be unlike anything another test process sends: two
+// with one client id are one worker process to a node.
 var serial atomic.Int64
+
+func init() { serial.Store(rand.Int64N(1 << 62)) }
 
 // A Session is a Worker's registration at a node, kept alive by heartbeats
 // until the test ends or Pause is called.

@@ -16,6 +16,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"pinboard/internal/freeze"
 )
 
 // A Server is one redis-server process. Its address survives Restart.
@@ -143,7 +145,12 @@ func (s *Server) Restart() {
 }
 
 // Pause freezes the process: connections stay, nothing answers.
-func (s *Server) Pause() { s.cmd.Process.Signal(syscall.SIGSTOP) }
+func (s *Server) Pause() {
+	s.t.Helper()
+	if err := freeze.Process(s.cmd.Process); err != nil {
+		s.t.Errorf("redistest: %v", err)
+	}
+}
 
 // Resume ends Pause.
 func (s *Server) Resume() { s.cmd.Process.Signal(syscall.SIGCONT) }
