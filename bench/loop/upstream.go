@@ -207,17 +207,17 @@ func (u *upstream) relay(head, b []byte) {
 	x := u.x
 	pass, ok := x.body.take(b)
 	b = b[len(pass):]
-	if ok && x.body.inTrailers() {
-		var fields []h1.Field
-		fields, n, whole := h1.ParseTrailers(b, nil)
+	if ok && x.body.atLast() {
+		fields, line, n, whole := h1.ParseLastChunk(b, nil)
 		ok = whole
-		if n > 0 {
-			head = h1.AppendTrailers(append(head, pass...), b[:n], fields)
+		if n > 0 && ok {
+			head = h1.AppendTrailers(append(append(head, pass...), b[:line]...), b[line:n], fields)
 			pass, b, x.body.closed = nil, b[n:], true
-		} else if ok {
-			u.rest = append(u.rest, b...)
-			b = nil
 		}
+	}
+	if ok && x.body.framing == h1.Chunked && !x.body.closed {
+		u.rest = append(u.rest, b...)
+		b = nil
 	}
 	if len(head) > 0 {
 		pass = append(head, pass...)
@@ -298,7 +298,7 @@ func (y *body) take(b []byte) ([]byte, bool) {
 	return nil, true
 }
 
-func (y *body) inTrailers() bool { return y.framing == h1.Chunked && y.chunks.Done() && !y.closed }
+func (y *body) atLast() bool { return y.framing == h1.Chunked && y.chunks.Done() && !y.closed }
 
 func (y *body) ended() bool {
 	switch y.framing {

@@ -132,7 +132,7 @@ func walk(b []byte) (data []byte, n int, ok bool) {
 	var c Chunks
 	for n < len(b) && !c.Done() {
 		m, isData, ok := c.Step(b[n:])
-		if !ok {
+		if !ok || m == 0 && !c.Done() {
 			return nil, n, false
 		}
 		if isData {
@@ -143,7 +143,7 @@ func walk(b []byte) (data []byte, n int, ok bool) {
 	if !c.Done() {
 		return nil, n, false
 	}
-	_, m, ok := ParseTrailers(b[n:], nil)
+	_, _, m, ok := ParseLastChunk(b[n:], nil)
 	return data, n + m, ok && m > 0
 }
 

@@ -5,8 +5,9 @@ import (
 )
 
 // A body says how many of the bytes that arrive belong to a message's body
-// and may be passed on as they are. Trailers are held back until they are
-// complete, since some must go.
+// and may be passed on as they are. The last chunk and its trailers are held
+// back until they are complete: some trailers must go, and a reader that has
+// seen the last chunk's line may take a body that is cut there for a whole one.
 type body struct {
 	framing h1.Framing
 	left    int64
@@ -35,8 +36,8 @@ func (y *body) take(b []byte) ([]byte, bool) {
 func (y *body) data(dst, b []byte) (_ []byte, n int, ok bool) {
 	for n < len(b) && !y.chunks.Done() {
 		m, data, ok := y.chunks.Step(b[n:])
-		if !ok {
-			return dst, n, false
+		if !ok || m == 0 {
+			return dst, n, ok
 		}
 		if data {
 			dst = append(dst, b[n:n+m]...)
@@ -60,19 +61,20 @@ func (y *body) ended() bool {
 	return false
 }
 
-func (y *body) inTrailers() bool { return y.framing == h1.Chunked && y.chunks.Done() && !y.closed }
+// atLast reports that the last chunk is next; trailers reads it.
+func (y *body) atLast() bool { return y.framing == h1.Chunked && y.chunks.Done() && !y.closed }
 
-// trailers reads a trailer section at the start of b: what to pass on and how
-// long it was, 0 while it is incomplete.
+// trailers reads the last chunk with its trailer section at the start of b:
+// what to pass on and how long it was, 0 while it is incomplete.
 func (y *body) trailers(b []byte, fields []h1.Field) (out []byte, n int, ok bool) {
-	if len(b) >= 2 && b[0] == '\r' && b[1] == '\n' {
-		y.closed = true
-		return b[:2], 2, true
+	fields, line, n, ok := h1.ParseLastChunk(b, fields)
+	if n == 0 || !ok {
+		return nil, 0, ok
 	}
-	fields, n, ok = h1.ParseTrailers(b, fields)
-	if n > 0 {
-		y.closed = true
-		out = h1.AppendTrailers(nil, b[:n], fields)
+	y.closed = true
+	if n == line+2 { // none
+		return b[:n], n, true
 	}
-	return out, n, ok
+	out = append(out, b[:line]...)
+	return h1.AppendTrailers(out, b[line:n], fields), n, true
 }

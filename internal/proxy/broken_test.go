@@ -79,6 +79,48 @@ func TestCutAnswersStayCut(t *testing.T) {
 	}
 }
 
+// A chunked body that ends inside its last chunk is cut, and nobody may take it
+// for whole: some readers ask for no more than the line "0".
+func TestALastChunkPassesWholeOrNotAtAll(t *testing.T) {
+	t.Parallel()
+	const begun = "5\r\nhello\r\n"
+	for _, last := range []string{"0\r\n\r\n", "00;a=b\r\nX: y\r\n\r\n"} {
+		for n := range len(last) {
+			t.Run(last[:n], func(t *testing.T) {
+				w := newWorld(t)
+				received := make(chan string, 1)
+				s := newScripted(t, func(s *scripted, c net.Conn, r *bufio.Reader) {
+					head, _ := readHead(r)
+					if strings.HasPrefix(head, "POST") {
+						body, _ := io.ReadAll(r)
+						received <- string(body)
+						return
+					}
+					io.WriteString(c, "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"+begun+last[:n])
+				})
+				w.dir.place(s.Worker)
+				c := w.dial()
+				c.send(bodyless)
+				if _, err := readHead(c.r); err != nil {
+					t.Fatal(err)
+				}
+				if rest, _ := c.rest(); rest != begun {
+					t.Errorf("the client was sent %q", rest)
+				}
+				if x := w.exchange(0); x.End != proxy.WorkerGone {
+					t.Errorf("observed %v", x.End)
+				}
+				c = w.dial()
+				c.send("POST /t/a HTTP/1.1\r\nHost: pin.test\r\nTransfer-Encoding: chunked\r\n\r\n" + begun + last[:n])
+				c.Conn.(*net.TCPConn).CloseWrite()
+				if body := <-received; body != begun {
+					t.Errorf("the worker was sent %q", body)
+				}
+			})
+		}
+	}
+}
+
 // FC-26: bodies that are or are not there, with a second request behind.
 func TestBodiesThatAreNotThere(t *testing.T) {
 	head := strings.Replace(bodyless, "GET", "HEAD", 1)

@@ -119,7 +119,7 @@ func (r *controlBody) take(p []byte) (n int) {
 		c.consume(n)
 	}
 	for r.body.framing == h1.Chunked && n == 0 && len(c.unread()) > 0 && r.err == nil && !r.body.closed {
-		if r.body.inTrailers() {
+		if r.body.atLast() {
 			_, m, ok := r.body.trailers(c.unread(), nil)
 			if c.consume(m); !ok {
 				r.err = io.ErrUnexpectedEOF
@@ -130,9 +130,14 @@ func (r *controlBody) take(p []byte) (n int) {
 			continue
 		}
 		b := c.unread()
-		m, data, ok := r.body.chunks.Step(b[:min(len(b), max(len(p), 1))])
+		if r.body.chunks.InData() {
+			b = b[:min(len(b), max(len(p), 1))]
+		}
+		m, data, ok := r.body.chunks.Step(b)
 		if !ok {
 			r.err = io.ErrUnexpectedEOF
+		}
+		if !ok || m == 0 && !r.body.chunks.Done() {
 			break
 		}
 		if data {

@@ -154,7 +154,7 @@ func (x *exchange) pump() (end End, over bool) {
 			pass = nil
 		}
 		held := 0
-		if ok && b.inTrailers() {
+		if ok && b.atLast() {
 			var trailers []byte
 			trailers, held, ok = b.trailers(u.unread()[n:], x.fields[:0])
 			if held > 0 && !plain {

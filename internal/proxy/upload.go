@@ -67,7 +67,7 @@ func (x *exchange) upload(u *upstream, framing h1.Framing, left int64) bool {
 			}
 			c.consume(len(pass))
 		}
-		if b.inTrailers() {
+		if b.atLast() {
 			trailers, n, ok := b.trailers(c.unread(), nil)
 			if !ok {
 				c.interrupt(cutUpload)
