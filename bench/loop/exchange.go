@@ -33,7 +33,7 @@ type exchange struct {
 	start   time.Time
 	heard   time.Time // of the worker, or when the client half-closed
 	up      *upstream
-	body    body
+	body    h1.Body
 	begun   bool // bytes of the final answer went to the client
 	interim int
 }

@@ -147,7 +147,7 @@ func (u *upstream) ended(clean bool) {
 	switch {
 	case !x.begun:
 		x.refuse(pinboard.WorkerBroken)
-	case clean && x.body.framing == h1.UntilClose:
+	case clean && x.body.Framing == h1.UntilClose:
 		u.close()
 		x.served(true)
 	default:
@@ -187,7 +187,7 @@ func (u *upstream) feed(b []byte) {
 			return
 		}
 		x.begun = true
-		x.body = body{framing: x.res.Body, left: x.res.ContentLength}
+		x.body = h1.NewBody(x.res.Body, x.res.ContentLength)
 		plain := x.req.Minor == 0 && x.res.Body == h1.Chunked
 		if plain { // the proxy removes the chunks for HTTP/1.0
 			x.begun = false
@@ -205,17 +205,15 @@ func (u *upstream) feed(b []byte) {
 // body, in one write.
 func (u *upstream) relay(head, b []byte) {
 	x := u.x
-	pass, ok := x.body.take(b)
+	pass, ok := x.body.Take(b)
 	b = b[len(pass):]
-	if ok && x.body.atLast() {
-		fields, line, n, whole := h1.ParseLastChunk(b, nil)
-		ok = whole
-		if n > 0 && ok {
-			head = h1.AppendTrailers(append(append(head, pass...), b[:line]...), b[line:n], fields)
-			pass, b, x.body.closed = nil, b[n:], true
+	if ok && x.body.AtLast() {
+		last, n, whole := x.body.TakeLast(b, nil)
+		if ok = whole; n > 0 {
+			head, pass, b = append(append(head, pass...), last...), nil, b[n:]
 		}
 	}
-	if ok && x.body.framing == h1.Chunked && !x.body.closed {
+	if ok && x.body.Framing == h1.Chunked && !x.body.Ended() {
 		u.rest = append(u.rest, b...)
 		b = nil
 	}
@@ -228,7 +226,7 @@ func (u *upstream) relay(head, b []byte) {
 	switch {
 	case !ok:
 		x.refuse(pinboard.WorkerInvalid)
-	case x.body.ended():
+	case x.body.Ended():
 		closing := x.req.Close || x.res.Body == h1.UntilClose
 		if len(b) == 0 && !x.res.Close && !u.fin && len(u.out) == 0 {
 			u.give()
@@ -272,42 +270,4 @@ func (u *upstream) sweep(now time.Time) {
 	case u.dialling && age > connectTimeout:
 		u.x.refuse(pinboard.WorkerUnreachable)
 	}
-}
-
-// A body says how many of the bytes that arrive belong to an answer.
-type body struct {
-	framing h1.Framing
-	left    int64
-	chunks  h1.Chunks
-	closed  bool // the trailers have passed
-}
-
-// take is the part of b to pass on; false at a malformed byte.
-func (y *body) take(b []byte) ([]byte, bool) {
-	switch y.framing {
-	case h1.Length:
-		n := min(int64(len(b)), y.left)
-		y.left -= n
-		return b[:n], true
-	case h1.Chunked:
-		n, ok := y.chunks.Walk(b)
-		return b[:n], ok
-	case h1.UntilClose:
-		return b, true
-	}
-	return nil, true
-}
-
-func (y *body) atLast() bool { return y.framing == h1.Chunked && y.chunks.Done() && !y.closed }
-
-func (y *body) ended() bool {
-	switch y.framing {
-	case h1.NoBody:
-		return true
-	case h1.Length:
-		return y.left == 0
-	case h1.Chunked:
-		return y.closed
-	}
-	return false
 }

@@ -36,9 +36,6 @@ type Chunks struct {
 // Done reports whether the last chunk is next and its line complete.
 func (c *Chunks) Done() bool { return c.state == chunkEnd }
 
-// InData reports whether the next byte is data.
-func (c *Chunks) InData() bool { return c.state == chunkData }
-
 // Walk consumes as much of b as belongs to chunks. What it leaves wants more
 // bytes behind it, or is the last chunk. ok is false at the first byte that no
 // chunked body may hold there.

@@ -48,7 +48,7 @@ func (x *exchange) control() (keep, graceful bool) {
 			}
 		}()
 	}
-	in := &controlBody{x: x, body: body{framing: x.req.Body, left: x.req.ContentLength}, left: c.p.cfg.ControlBody}
+	in := &controlBody{x: x, body: h1.NewBody(x.req.Body, x.req.ContentLength), left: c.p.cfg.ControlBody}
 	r.RemoteAddr = c.nc.RemoteAddr().String()
 	r.Body, r.ContentLength = io.NopCloser(in), x.req.ContentLength
 	switch {
@@ -71,7 +71,7 @@ func (x *exchange) control() (keep, graceful bool) {
 // A controlBody reads a request body for the handler.
 type controlBody struct {
 	x       *exchange
-	body    body
+	body    h1.Body
 	left    int64 // of what the handler may read
 	invited bool
 	err     error
@@ -87,7 +87,7 @@ func (r *controlBody) Read(p []byte) (int, error) {
 			return n, nil
 		case r.err != nil:
 			return 0, r.err
-		case r.body.ended():
+		case r.body.Ended():
 			c.uploaded()
 			return 0, io.EOF
 		case len(p) == 0:
@@ -112,38 +112,14 @@ func (r *controlBody) Read(p []byte) (int, error) {
 // take moves data that has been read into p.
 func (r *controlBody) take(p []byte) (n int) {
 	c := r.x.c
-	if r.body.framing == h1.Length {
-		b := c.unread()
-		b, _ = r.body.take(b[:min(len(b), len(p))])
-		n = copy(p, b)
-		c.consume(n)
+	n, used, ok := r.body.Read(p, c.unread())
+	c.consume(used)
+	if ok && r.body.AtLast() {
+		_, used, ok = r.body.TakeLast(c.unread(), nil)
+		c.consume(used)
 	}
-	for r.body.framing == h1.Chunked && n == 0 && len(c.unread()) > 0 && r.err == nil && !r.body.closed {
-		if r.body.atLast() {
-			_, m, ok := r.body.trailers(c.unread(), nil)
-			if c.consume(m); !ok {
-				r.err = io.ErrUnexpectedEOF
-			}
-			if m == 0 {
-				break
-			}
-			continue
-		}
-		b := c.unread()
-		if r.body.chunks.InData() {
-			b = b[:min(len(b), max(len(p), 1))]
-		}
-		m, data, ok := r.body.chunks.Step(b)
-		if !ok {
-			r.err = io.ErrUnexpectedEOF
-		}
-		if !ok || m == 0 && !r.body.chunks.Done() {
-			break
-		}
-		if data {
-			n = copy(p, b[:m])
-		}
-		c.consume(m)
+	if !ok {
+		r.err = io.ErrUnexpectedEOF
 	}
 	if r.left -= int64(n); r.left < 0 {
 		r.err = &http.MaxBytesError{Limit: r.x.c.p.cfg.ControlBody}
@@ -161,7 +137,7 @@ func (r *controlBody) drained() bool {
 	var b [512]byte
 	for n := r.take(b[:]); n > 0; n = r.take(b[:]) {
 	}
-	return r.err == nil && r.body.ended()
+	return r.err == nil && r.body.Ended()
 }
 
 // controlBuffer is how much of an answer is held to give it a Content-Length.

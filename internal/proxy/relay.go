@@ -3,6 +3,7 @@ package proxy
 import (
 	"errors"
 	"os"
+	"slices"
 	"time"
 
 	"pinboard/internal/h1"
@@ -19,7 +20,7 @@ func (x *exchange) writeClient(b []byte) error {
 // An answer is the final answer on its way to the client.
 type answer struct {
 	from    *upstream
-	body    body
+	body    h1.Body
 	plain   bool // chunks are taken apart: HTTP/1.0 knows none
 	closing bool // the client's connection ends with it
 	apart   bool // it has a goroutine of its own
@@ -35,12 +36,12 @@ func (x *exchange) relay(u *upstream) next {
 	x.obs.Status = x.res.Status
 	x.finishRequest()
 	a.from = u
-	a.body = body{framing: x.res.Body, left: x.res.ContentLength}
-	a.plain = x.req.Minor == 0 && a.body.framing == h1.Chunked
+	a.body = h1.NewBody(x.res.Body, x.res.ContentLength)
+	a.plain = x.req.Minor == 0 && a.body.Framing == h1.Chunked
 	a.closing = x.closes(a.plain)
 	n := x.buildAnswer(u, a.closing, a.plain)
 	u.consume(n)
-	if a.body.framing == h1.Chunked || a.body.framing == h1.UntilClose {
+	if a.body.Framing == h1.Chunked || a.body.Framing == h1.UntilClose {
 		x.leave(u.worker)
 		x.become(Stream)
 	}
@@ -80,7 +81,7 @@ func (x *exchange) relayed(end End) (keep, graceful bool) {
 		u.close()
 	}
 	if end != Complete {
-		if a.body.framing == h1.UntilClose || a.plain {
+		if a.body.Framing == h1.UntilClose || a.plain {
 			c.reset() // only a reset tells this end from a complete one
 			return false, false
 		}
@@ -154,9 +155,9 @@ func (x *exchange) pump() (end End, over bool) {
 			pass = nil
 		}
 		held := 0
-		if ok && b.atLast() {
+		if ok && b.AtLast() {
 			var trailers []byte
-			trailers, held, ok = b.trailers(u.unread()[n:], x.fields[:0])
+			trailers, held, ok = b.TakeLast(u.unread()[n:], x.fields[:0])
 			if held > 0 && !plain {
 				x.openOut()
 				x.out = append(append(x.out, pass...), trailers...)
@@ -171,7 +172,7 @@ func (x *exchange) pump() (end End, over bool) {
 		switch {
 		case !ok:
 			return x.endOf(WorkerGone), true
-		case b.ended():
+		case b.Ended():
 			return Complete, true
 		case x.obs.Kind == Stream:
 			x.releaseHeads()
@@ -183,7 +184,7 @@ func (x *exchange) pump() (end End, over bool) {
 		switch {
 		case err == nil:
 			x.c.heard()
-		case isEOF(err) && b.framing == h1.UntilClose && x.c.cause() == uncut:
+		case isEOF(err) && b.Framing == h1.UntilClose && x.c.cause() == uncut:
 			return Complete, true
 		case isTimeout(err):
 			x.c.interrupt(cutClient)
@@ -196,13 +197,16 @@ func (x *exchange) pump() (end End, over bool) {
 
 // takeBody takes what u has read of the body: the bytes to pass on and how
 // many were taken. The data of a dechunked body goes to out.
-func (x *exchange) takeBody(u *upstream, b *body, plain bool) (pass []byte, n int, ok bool) {
+func (x *exchange) takeBody(u *upstream, b *h1.Body, plain bool) (pass []byte, n int, ok bool) {
 	if !plain {
-		pass, ok = b.take(u.unread())
+		pass, ok = b.Take(u.unread())
 		return pass, len(pass), ok
 	}
 	x.openOut()
-	x.out, n, ok = b.data(x.out, u.unread())
+	in, had := u.unread(), len(x.out)
+	x.out = slices.Grow(x.out, len(in))
+	m, n, ok := b.Read(x.out[had:had+len(in)], in)
+	x.out = x.out[:had+m]
 	return nil, n, ok
 }
 

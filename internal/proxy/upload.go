@@ -53,9 +53,9 @@ func (x *exchange) startUpload(u *upstream) {
 // upload copies the body: true when the worker was sent all of it.
 func (x *exchange) upload(u *upstream, framing h1.Framing, left int64) bool {
 	c := x.c
-	b := body{framing: framing, left: left}
+	b := h1.NewBody(framing, left)
 	for {
-		pass, ok := b.take(c.unread())
+		pass, ok := b.Take(c.unread())
 		if !ok {
 			c.interrupt(cutUpload)
 			return false
@@ -67,8 +67,8 @@ func (x *exchange) upload(u *upstream, framing h1.Framing, left int64) bool {
 			}
 			c.consume(len(pass))
 		}
-		if b.atLast() {
-			trailers, n, ok := b.trailers(c.unread(), nil)
+		if b.AtLast() {
+			trailers, n, ok := b.TakeLast(c.unread(), nil)
 			if !ok {
 				c.interrupt(cutUpload)
 				return false
@@ -79,7 +79,7 @@ func (x *exchange) upload(u *upstream, framing h1.Framing, left int64) bool {
 				return err == nil
 			}
 		}
-		if b.ended() {
+		if b.Ended() {
 			return true
 		}
 		if err := c.fill(); err != nil {
