@@ -14,7 +14,6 @@ type Registration struct {
 	Draining    bool                // the worker's own drain
 	Instances   map[string][]string // namespace -> ids the process still holds
 	PrevSession string
-	Restates    bool // the dialect restates (instances or prevSessionId seen, or 0.8.4+ shown otherwise)
 }
 
 // An ID names an instance inside the worker's own world.

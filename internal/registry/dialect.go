@@ -23,7 +23,6 @@ func (s *Server) registration(p *passport.Principal, q *api.Register, target out
 		},
 		Headroom: q.Headroom, Draining: q.Draining,
 		Instances: q.Instances, PrevSession: q.PrevSessionID,
-		Restates: q.Instances != nil || q.PrevSessionID != "",
 	}
 }
 

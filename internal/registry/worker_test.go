@@ -64,7 +64,7 @@ func TestRegisterAnswer(t *testing.T) {
 	if a.text != `{"sessionId":"s2","expiresInMs":1000,"draining":true,"drainDeadline":2.5,"duplicates":[{"ns":"/t","id":"a"},{"ns":"/x","id":"%"}]}` {
 		t.Error(a.text)
 	}
-	if !n.registered.Restates || n.registered.Instances["/t"][0] != "a" {
+	if n.registered.Instances["/t"][0] != "a" {
 		t.Errorf("%+v", n.registered)
 	}
 }
@@ -147,21 +147,20 @@ func TestDialect(t *testing.T) {
 		return `{"clientId":"c","secret":"k","namespaces":["/t"],"advertiseUrl":"http://w/x/t/","headroom":1,"draining":false` + extra + `}`
 	}
 	for name, c := range map[string]struct {
-		body    string
-		rule8   bool
-		proven  bool
-		legacy  bool
-		restate bool
+		body   string
+		rule8  bool
+		proven bool
+		legacy bool
 	}{
 		"0.1.0":                               {body: old(``), legacy: true},
 		"0.1.0 draining":                      {body: old(`,"drainDeadline":1800000000000`), legacy: true},
 		"challenge, URL ends in namespace":    {body: old(`,` + pair), proven: true},
 		"the same where the operator says so": {body: old(`,` + pair), proven: true, rule8: true, legacy: true},
-		"0.9+, whatever the operator says":    {body: old(`,` + pair + `,"prevSessionId":"p"`), proven: true, rule8: true, restate: true},
+		"0.9+, whatever the operator says":    {body: old(`,` + pair + `,"prevSessionId":"p"`), proven: true, rule8: true},
 		"simple worker":                       {body: strings.Replace(old(``), "/x/t/", "/x", 1)},
 		"simple worker, several namespaces":   {body: strings.Replace(old(``), `["/t"]`, `["/t","/a"]`, 1)},
 		"namespace only as a tail of a word":  {body: strings.Replace(old(``), "/x/t/", "/xt", 1)},
-		"instances":                           {body: old(`,` + pair + `,"instances":{"/t":["a"]}`), proven: true, restate: true},
+		"instances":                           {body: old(`,` + pair + `,"instances":{"/t":["a"]}`), proven: true},
 	} {
 		n := start(t, func(cfg *Config) { cfg.LegacyPaths = c.rule8 })
 		if a := n.post("/registry/register", "worker-a", c.body); a.status != 200 {
@@ -169,7 +168,7 @@ func TestDialect(t *testing.T) {
 			continue
 		}
 		w := n.registered.Worker
-		if w.Proven != c.proven || w.PathInURL != c.legacy || w.SendSecret != c.legacy || n.registered.Restates != c.restate {
+		if w.Proven != c.proven || w.PathInURL != c.legacy || w.SendSecret != c.legacy {
 			t.Errorf("%s: %+v", name, n.registered)
 		}
 	}
