@@ -24,6 +24,11 @@ const bodyless, withBody, emptyBody = "GET /t/a HTTP/1.1\r\nHost: h\r\n\r\n",
 
 const chunkedBody = "POST /t/a HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nhi\r\n0\r\n\r\n"
 
+// chunkedBad is a 403 whose body comes in the chunks given.
+func chunkedBad(chunks string) string {
+	return "HTTP/1.1 403 Forbidden\r\nTransfer-Encoding: chunked\r\n\r\n" + chunks + "0\r\n\r\n"
+}
+
 // The retry table of product.md section 3, row by row; deliveries are counted
 // at both workers. Report answers what the directory would.
 func TestRetryTable(t *testing.T) {
@@ -66,6 +71,16 @@ func TestRetryTable(t *testing.T) {
 			[2]int{1, 0}, []directory.Event{directory.BadAttestation}},
 		{"403 of a settled session", bodyless, badAttestation, directory.Verdict{Refusal: pinboard.WorkerNotReady},
 			"503 Service Unavailable", "worker_not_ready", [2]int{1, 0}, []directory.Event{directory.BadAttestation}},
+		{"403 of a settled session, chunked", bodyless, chunkedBad("20\r\n{\"detail\":\"invalid attestation\"}\r\n"),
+			directory.Verdict{Refusal: pinboard.WorkerNotReady},
+			"503 Service Unavailable", "worker_not_ready", [2]int{1, 0}, []directory.Event{directory.BadAttestation}},
+		{"the same in two chunks", bodyless, chunkedBad("9\r\n{\"detail\"\r\n17\r\n:\"invalid attestation\"}\r\n"),
+			directory.Verdict{Refusal: pinboard.WorkerNotReady},
+			"503 Service Unavailable", "worker_not_ready", [2]int{1, 0}, []directory.Event{directory.BadAttestation}},
+		{"a chunked 403 that begins alike", bodyless, chunkedBad("9\r\n{\"detail\"\r\n"), again, "403 Forbidden", "",
+			[2]int{1, 0}, []directory.Event{directory.Served}},
+		{"a chunked 403 that goes on", bodyless, chunkedBad("21\r\n{\"detail\":\"invalid attestation\"} \r\n"), again, "403 Forbidden", "",
+			[2]int{1, 0}, []directory.Event{directory.Served}},
 		{"another 403", bodyless, strings.Replace(badAttestation, "invalid", "INVALID", 1), again, "403 Forbidden", "",
 			[2]int{1, 0}, []directory.Event{directory.Served}},
 	} {
@@ -104,6 +119,28 @@ func TestRetryTable(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A 403 that streams is not held back once it cannot be that body any more.
+func TestA403ThatStreamsPassesAtOnce(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	seen := make(chan struct{})
+	s := newScripted(t, func(s *scripted, c net.Conn, r *bufio.Reader) {
+		s.receive(r)
+		io.WriteString(c, "HTTP/1.1 403 Forbidden\r\nTransfer-Encoding: chunked\r\n\r\n5\r\n{\"det\r\n2\r\n!!\r\n")
+		<-seen
+		io.WriteString(c, "0\r\n\r\n")
+	})
+	w.dir.place(s.Worker)
+	c := w.dial()
+	c.send(bodyless)
+	if head, err := readHead(c.r); !strings.HasPrefix(head, "HTTP/1.1 403 Forbidden\r\n") {
+		t.Fatalf("%q, %v", head, err)
+	}
+	c.readExactly("5\r\n{\"det\r\n2\r\n!!\r\n")
+	close(seen)
+	c.readExactly("0\r\n\r\n")
 }
 
 func TestAnotherRefusalIsNotPlacedAThirdTime(t *testing.T) {

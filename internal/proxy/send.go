@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"strings"
 	"time"
 
 	"pinboard"
@@ -212,15 +213,28 @@ func (x *exchange) isRefusal(head []byte) bool {
 	return found
 }
 
-// isBadAttestation waits for the short body that tells this 403 from others.
+// isBadAttestation waits for the short body that tells this 403 from others, no
+// longer than what has come of it could become that.
 func (x *exchange) isBadAttestation(u *upstream, n int) (bool, error) {
 	if x.req.WebSocket && x.place.Settling && x.res.Body == h1.Length && x.res.ContentLength == 0 {
 		return true, nil
 	}
-	if x.res.Body != h1.Length || x.res.ContentLength != int64(len(invalidAttestation)) {
+	if x.res.Body != h1.Chunked && (x.res.Body != h1.Length || x.res.ContentLength != int64(len(invalidAttestation))) {
 		return false, nil
 	}
-	for len(u.unread()) < n+len(invalidAttestation) {
+	for {
+		body := h1.NewBody(x.res.Body, x.res.ContentLength)
+		var data [len(invalidAttestation) + 1]byte
+		m, _, ok := body.Read(data[:], u.unread()[n:])
+		if !ok || !strings.HasPrefix(invalidAttestation, string(data[:m])) {
+			return false, nil
+		}
+		if m == len(invalidAttestation) && (body.AtLast() || body.Ended()) {
+			return true, nil
+		}
+		if body.AtLast() {
+			return false, nil
+		}
 		if err := u.fill(); err != nil {
 			if x.c.cause() == uncut {
 				return false, nil // relayed as it was cut
@@ -228,7 +242,6 @@ func (x *exchange) isBadAttestation(u *upstream, n int) (bool, error) {
 			return false, err
 		}
 	}
-	return string(u.unread()[n:n+len(invalidAttestation)]) == invalidAttestation, nil
 }
 
 // settle disposes of an upstream whose answer of n head bytes the client never
