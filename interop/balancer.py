@@ -15,9 +15,8 @@ class Balancer:
         self._every = every
         self._ready = list(nodes)
         self._turn = 0
-        self._loop = asyncio.new_event_loop()
         self._started = threading.Event()
-        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread = threading.Thread(target=lambda: asyncio.run(self._run()), daemon=True)
 
     @property
     def url(self):
@@ -25,23 +24,21 @@ class Balancer:
 
     def __enter__(self):
         self._thread.start()
-        self._started.wait()
+        assert self._started.wait(10), "the balancer does not listen"
         return self
 
     def __exit__(self, *_):
-        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._loop.call_soon_threadsafe(self._over.set)
         self._thread.join(5)
 
-    def _run(self):
-        asyncio.set_event_loop(self._loop)
-        server = self._loop.run_until_complete(
-            asyncio.start_server(self._connection, "127.0.0.1", 0)
-        )
-        self.port = server.sockets[0].getsockname()[1]
-        probe = self._loop.create_task(self._probe())
-        self._started.set()
-        self._loop.run_forever()
-        probe.cancel()
+    async def _run(self):
+        self._loop, self._over = asyncio.get_running_loop(), asyncio.Event()
+        async with await asyncio.start_server(self._connection, "127.0.0.1", 0) as server:
+            self.port = server.sockets[0].getsockname()[1]
+            probe = asyncio.create_task(self._probe())
+            self._started.set()
+            await self._over.wait()
+            probe.cancel()
 
     async def _probe(self):
         async with httpx.AsyncClient(timeout=1) as http:
@@ -65,9 +62,13 @@ class Balancer:
         except OSError:
             writer.close()
             return
-        await asyncio.gather(_pump(reader, upstream[1]), _pump(upstream[0], writer))
-        for end in (writer, upstream[1]):
-            end.close()
+        try:
+            await asyncio.gather(_pump(reader, upstream[1]), _pump(upstream[0], writer))
+        except asyncio.CancelledError:
+            pass  # the balancer is over
+        finally:
+            for end in (writer, upstream[1]):
+                end.close()
 
 
 async def _pump(reader, writer):
