@@ -89,6 +89,9 @@ func splitAuthority(s string) (host, port string, err error) {
 	return host, port, nil
 }
 
+// nameBytes may stand in a label of a lower-cased name.
+const nameBytes = "abcdefghijklmnopqrstuvwxyz0123456789-_"
+
 // checkHost answers the host as it is compared: an address literal in its
 // canonical form, or a lower-cased name. A name that ends in a number is
 // refused unless it is four plain octets: resolvers read 2852039166,
@@ -99,12 +102,15 @@ func checkHost(host string) (string, error) {
 		if err != nil || !a.Is6() {
 			return "", bad("want an IPv6 address in brackets")
 		}
+		if strings.Trim(a.Zone(), nameBytes+"ABCDEFGHIJKLMNOPQRSTUVWXYZ.~") != "" { // RFC 6874, without its escapes
+			return "", bad("want a zone of letters, digits and -._~")
+		}
 		return a.String(), nil
 	}
 	name := strings.ToLower(host)
 	labels := strings.Split(strings.TrimSuffix(name, "."), ".")
 	for _, label := range labels {
-		if label == "" || len(label) > 63 || strings.Trim(label, "abcdefghijklmnopqrstuvwxyz0123456789-_") != "" {
+		if label == "" || len(label) > 63 || strings.Trim(label, nameBytes) != "" {
 			return "", bad("want a host name or address")
 		}
 	}

@@ -46,6 +46,7 @@ func TestParseURL(t *testing.T) {
 		`http://h\@evil`, `http://h\a`, "http://h/\r\nX: y", "http://h\x00", "http://h\t", "http://h /", "http://h/ä", "http://ä",
 		"http://h:", "http://h:0", "http://h:65536", "http://h:-1", "http://h:+1", "http://h:80a", "http://h:1:2", "http://h:99999999999",
 		"http://::1", "http://::1:80", "http://[::1", "http://::1]", "http://[]", "http://[w1]", "http://[127.0.0.1]", "http://[::1]x", "http://[::1]:", "http://[::g]",
+		"http://[fe80::1%25]", "http://[fe80::1%25%20]", "http://[fe80::1%25a/b]", "http://[fe80::1%25a%25]", "http://[fe80::1%25a:80]",
 		"http://2852039166/", "http://0xa9fea9fe/", "http://0xA9.0xFE.0xA9.0xFE/", "http://169.254.43518/", "http://0251.0376.0251.0376/",
 		"http://169.254.169.254./", "http://1.2.3.4.5", "http://1.2.3.256", "http://w.1", "http://0x", "http://%31%36%39.254.169.254",
 		"http://a..b", "http://.a", "http://a/../b", "http://a/./b", "http://a/%2e%2E/b", "http://a/x%2f..%2fb", "http://a/%5c..", "http://a/..", "http://h/%zz", "http://h/%",
@@ -102,7 +103,7 @@ func TestPolicy(t *testing.T) {
 // Whatever is accepted is a URL that net/url reads the same way, without any
 // part that must not be there, and its form is stable.
 func FuzzParseURL(f *testing.F) {
-	for _, s := range []string{"http://w1:8000/base/", "HTTPS://[::1%25lo]:1/b%2Fx", "http://1.2.3.4", "http://a@b", "http://0x7f.1/"} {
+	for _, s := range []string{"http://w1:8000/base/", "HTTPS://[::1%25lo]:1/b%2Fx", "http://1.2.3.4", "http://a@b", "http://0x7f.1/", "HTTP://[::%25%20]"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, raw string) {
