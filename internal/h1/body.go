@@ -9,7 +9,8 @@ type Body struct {
 
 	left   int64
 	chunks Chunks
-	closed bool // the trailers have passed
+	scan   Scan // of the trailer section
+	closed bool // it has passed
 }
 
 // NewBody starts a body; length counts with the framing Length only.
@@ -74,9 +75,10 @@ func (y *Body) Ended() bool {
 func (y *Body) AtLast() bool { return y.Framing == Chunked && y.chunks.Done() && !y.closed }
 
 // TakeLast reads the last chunk with its trailer section at the start of b:
-// what to pass on and how long it was, 0 while it is incomplete.
+// what to pass on and how long it was, 0 while it is incomplete. Until then b
+// begins at the same byte each time.
 func (y *Body) TakeLast(b []byte, fields []Field) (out []byte, n int, ok bool) {
-	fields, line, n, ok := ParseLastChunk(b, fields)
+	fields, line, n, ok := ParseLastChunk(b, &y.scan, fields)
 	if n == 0 || !ok {
 		return nil, 0, ok
 	}

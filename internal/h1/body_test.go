@@ -48,3 +48,22 @@ func TestBodyReadInPieces(t *testing.T) {
 		}
 	}
 }
+
+// A trailer section that comes in pieces is searched once, not once a piece.
+func TestTrailersAreSearchedOnce(t *testing.T) {
+	body, in := NewBody(Chunked, 0), "0\r\nX: a long trailer\r\n\r\n"
+	if n, _, ok := body.Read(nil, []byte(in)); n != 0 || !ok || !body.AtLast() {
+		t.Fatalf("%d, %v", n, ok)
+	}
+	for n := len("0\r\n"); n < len(in); n++ {
+		if _, m, ok := body.TakeLast([]byte(in[:n]), nil); m != 0 || !ok {
+			t.Fatalf("%q: %d, %v", in[:n], m, ok)
+		}
+		if body.scan.pos != n-len("0\r\n") {
+			t.Errorf("%q: searched up to %d", in[:n], body.scan.pos)
+		}
+	}
+	if out, _, ok := body.TakeLast([]byte(in), nil); !ok || string(out) != in || !body.Ended() {
+		t.Errorf("%q, %v", out, ok)
+	}
+}

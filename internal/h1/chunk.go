@@ -158,9 +158,9 @@ func (c *Chunks) behindSize(b byte) bool {
 // Chunks was Done: the line of the last chunk, line bytes long, and the trailer
 // section behind it as ParseTrailers does. n is the length of both, 0 while the
 // section is incomplete; spans are relative to b[line:].
-func ParseLastChunk(b []byte, fields []Field) (_ []Field, line, n int, ok bool) {
+func ParseLastChunk(b []byte, s *Scan, fields []Field) (_ []Field, line, n int, ok bool) {
 	line = bytes.IndexByte(b, '\n') + 1
-	if fields, n, ok = ParseTrailers(b[line:], fields); n > 0 {
+	if fields, n, ok = ParseTrailers(b[line:], s, fields); n > 0 {
 		n += line
 	}
 	return fields, line, n, ok

@@ -52,7 +52,7 @@ func TestInternalNamesGo(t *testing.T) {
 func TestTrailersKeepOnlyWhatMayStand(t *testing.T) {
 	in := []byte("X-Sum: 1\r\nContent-Length: 5\r\nHost: h\r\nTransfer-Encoding: chunked\r\nPinboard-Epoch: 9\r\nPinned_Refusal: x\r\n" +
 		"X-Forwarded-For: 1\r\nConnection: close\r\nGrpc-Status: 0\r\n\r\nrest")
-	fields, n, ok := ParseTrailers(in, nil)
+	fields, n, ok := ParseTrailers(in, new(Scan), nil)
 	if !ok || n != len(in)-len("rest") {
 		t.Fatalf("%d, %v", n, ok)
 	}
@@ -62,10 +62,10 @@ func TestTrailersKeepOnlyWhatMayStand(t *testing.T) {
 }
 
 func TestTrailersAreBounded(t *testing.T) {
-	if _, _, ok := ParseTrailers([]byte(strings.Repeat("X: y\r\n", MaxHead/6+1)), nil); ok {
+	if _, _, ok := ParseTrailers([]byte(strings.Repeat("X: y\r\n", MaxHead/6+1)), new(Scan), nil); ok {
 		t.Error("an endless trailer section is waited for")
 	}
-	if _, n, ok := ParseTrailers([]byte("X: y\r\n"), nil); n != 0 || !ok {
+	if _, n, ok := ParseTrailers([]byte("X: y\r\n"), new(Scan), nil); n != 0 || !ok {
 		t.Error("an incomplete trailer section is not waited for")
 	}
 }

@@ -143,12 +143,11 @@ var isValue = func() (t [256]bool) {
 
 // ParseTrailers reads a trailer section at the start of b: its length with
 // the blank line, 0 while it is incomplete, ok false when it is malformed or
-// longer than MaxHead.
-func ParseTrailers(b []byte, fields []Field) (_ []Field, n int, ok bool) {
+// longer than MaxHead. s has seen nothing, or what b held at the last call.
+func ParseTrailers(b []byte, s *Scan, fields []Field) (_ []Field, n int, ok bool) {
 	if len(b) >= 2 && b[0] == '\r' && b[1] == '\n' {
 		return fields[:0], 2, true
 	}
-	var s Scan
 	n, ok = s.Find(b)
 	switch {
 	case !ok || n > MaxHead || n == 0 && len(b) >= MaxHead:

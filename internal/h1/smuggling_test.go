@@ -143,7 +143,7 @@ func walk(b []byte) (data []byte, n int, ok bool) {
 	if !c.Done() {
 		return nil, n, false
 	}
-	_, _, m, ok := ParseLastChunk(b[n:], nil)
+	_, _, m, ok := ParseLastChunk(b[n:], new(Scan), nil)
 	return data, n + m, ok && m > 0
 }
 

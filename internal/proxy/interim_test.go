@@ -94,6 +94,22 @@ func TestExpectContinue(t *testing.T) {
 	}
 }
 
+// A body that came without the 100 was not refused: the connection stays, even
+// if the body holds nothing.
+func TestExpectedBodySentAtOnce(t *testing.T) {
+	t.Parallel()
+	for _, body := range []string{"0\r\n\r\n", "0\r\nX-A: b\r\n\r\n", "2\r\nhi\r\n0\r\n\r\n"} {
+		w := newWorld(t)
+		w.dir.place(newScripted(t, replying(okAnswer)).Worker)
+		c := w.dial()
+		c.send("POST /t/a HTTP/1.1\r\nHost: h\r\nExpect: 100-continue\r\nTransfer-Encoding: chunked\r\n\r\n" + body + bodyless)
+		c.readExactly(okAnswer + okAnswer)
+		if x := w.exchange(0); x.BytesIn != int64(len(body)) {
+			t.Errorf("%d bytes in, want %d", x.BytesIn, len(body))
+		}
+	}
+}
+
 func TestHTTP10Clients(t *testing.T) {
 	w := newWorld(t)
 	for _, test := range []struct{ request, answer, want string }{

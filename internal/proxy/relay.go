@@ -206,7 +206,9 @@ func (x *exchange) takeBody(u *upstream, b *h1.Body, plain bool) (pass []byte, n
 	in, had := u.unread(), len(x.out)
 	x.out = slices.Grow(x.out, len(in))
 	m, n, ok := b.Read(x.out[had:had+len(in)], in)
-	x.out = x.out[:had+m]
+	if x.out = x.out[:had+m]; had+m == 0 {
+		x.dropOut()
+	}
 	return nil, n, ok
 }
 

@@ -213,26 +213,30 @@ func (x *exchange) isRefusal(head []byte) bool {
 	return found
 }
 
-// isBadAttestation waits for the short body that tells this 403 from others, no
-// longer than what has come of it could become that.
+// isBadAttestation tells this 403 from others by its short body. It waits for a
+// body of that length while what has come of it could become it; one in chunks
+// may be a stream, and counts only if it came with the head.
 func (x *exchange) isBadAttestation(u *upstream, n int) (bool, error) {
-	if x.req.WebSocket && x.place.Settling && x.res.Body == h1.Length && x.res.ContentLength == 0 {
+	length := int64(len(invalidAttestation))
+	switch {
+	case x.res.Body == h1.Chunked:
+	case x.res.Body != h1.Length:
+		return false, nil
+	case x.res.ContentLength == 0 && x.req.WebSocket && x.place.Settling:
 		return true, nil
-	}
-	if x.res.Body != h1.Chunked && (x.res.Body != h1.Length || x.res.ContentLength != int64(len(invalidAttestation))) {
+	case x.res.ContentLength != length:
 		return false, nil
 	}
 	for {
-		body := h1.NewBody(x.res.Body, x.res.ContentLength)
+		body := h1.NewBody(x.res.Body, length)
 		var data [len(invalidAttestation) + 1]byte
 		m, _, ok := body.Read(data[:], u.unread()[n:])
-		if !ok || !strings.HasPrefix(invalidAttestation, string(data[:m])) {
+		switch {
+		case !ok || !strings.HasPrefix(invalidAttestation, string(data[:m])):
 			return false, nil
-		}
-		if m == len(invalidAttestation) && (body.AtLast() || body.Ended()) {
+		case m == len(invalidAttestation) && (body.Ended() || body.AtLast()):
 			return true, nil
-		}
-		if body.AtLast() {
+		case x.res.Body == h1.Chunked:
 			return false, nil
 		}
 		if err := u.fill(); err != nil {

@@ -74,6 +74,7 @@ func (x *exchange) upload(u *upstream, framing h1.Framing, left int64) bool {
 				return false
 			}
 			if n > 0 {
+				x.up.bytes.Add(int64(len(trailers)))
 				_, err := u.send(trailers)
 				c.consume(n)
 				return err == nil
