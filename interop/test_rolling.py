@@ -17,15 +17,28 @@ pytestmark = pytest.mark.xdist_group("rolling")
 LONG = {"PINBOARD_LEASE_TTL_MS": "8000"}
 
 
+def expected(r):
+    return r.text == "instance aborted" or r.status == 503 and r.retry_after is not None
+
+
+def gone(r, leaving):
+    """An id placed anew on a worker that has closed its listener and whose
+    drain no beat has told yet: nothing was delivered, the placement is free
+    again (product.md, retry table: "connect of a new placement failed")."""
+    return r.code == "worker_unreachable" and any(a <= r.mono <= b for a, b in leaving)
+
+
 def test_a_rolling_restart_of_the_workers_fails_no_request(cluster, record_property):
     cluster.start("redis", nodes=2, workers=("w1", "w2", "w3"), **LONG)
     placed = cluster.place(40)
+    leaving = []
     with Load(cluster, list(placed)) as load:
         time.sleep(1)
         for name in ("w1", "w2", "w3"):
             before = time.monotonic()
             cluster.workers[name].signal(signal.SIGTERM)
             assert cluster.workers[name].wait() == 0
+            leaving.append((before, time.monotonic()))
             cluster.worker(f"{name}-new")
             cluster.wait_registered(f"{name}-new")
             time.sleep(max(0, before + 3 - time.monotonic()))
@@ -33,12 +46,11 @@ def test_a_rolling_restart_of_the_workers_fails_no_request(cluster, record_prope
         cluster.client.get(address)
 
     assert not load.broken, load.broken[:5]
-    wrong = [
-        r
-        for r in load.refused
-        if r.text != "instance aborted" and (r.status != 503 or r.retry_after is None)
-    ]
+    wrong = [r for r in load.refused if not (expected(r) or gone(r, leaving))]
     assert not wrong, wrong[:5]
+    # A few a worker at most, or nobody hears of a drain in time.
+    unreachable = [r for r in load.refused if gone(r, leaving)]
+    assert len(unreachable) <= 3 * len(leaving), unreachable
     assert load.served > 300
     assert load.streams_ended >= 20
     assert load.sockets_ended >= 20
@@ -46,7 +58,7 @@ def test_a_rolling_restart_of_the_workers_fails_no_request(cluster, record_prope
     reasons = Counter(refusal.text for refusal in load.refused)
     record_property(
         "rolling restart",
-        f"{load.served} served, {len(load.refused)} times 503 {dict(reasons)}, {len(away)} moves, an id was away "
+        f"{load.served} served, {len(load.refused)} refused {dict(reasons)}, {len(away)} moves, an id was away "
         f"for {statistics.median(away) * 1000:.0f} ms (p50), "
         f"{away[int(len(away) * 0.99)] * 1000:.0f} ms (p99)",
     )

@@ -13,9 +13,11 @@ import (
 	"encoding/xml"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
@@ -111,6 +113,7 @@ func readGo(in io.Reader, out io.Writer) (counts, error) {
 				fmt.Fprint(out, b)
 			}
 			if e.Test == "" {
+				unfinished(out, output, e.Package)
 				fmt.Fprintf(out, "FAIL  %s  %.1fs\n", e.Package, e.Elapsed)
 			}
 		default:
@@ -127,6 +130,17 @@ func readGo(in io.Reader, out io.Writer) (counts, error) {
 			failures[e.Package]++
 		case e.Action == "fail" && failures[e.Package] == 0:
 			c.Failed++
+		}
+	}
+}
+
+// unfinished prints what tests without a result had said: a process that dies
+// takes its reason there.
+func unfinished(out io.Writer, output map[string]*strings.Builder, pkg string) {
+	for _, k := range slices.Sorted(maps.Keys(output)) {
+		if strings.HasPrefix(k, pkg+" Test") || strings.HasPrefix(k, pkg+" Fuzz") {
+			fmt.Fprint(out, output[k])
+			delete(output, k)
 		}
 	}
 }

@@ -12,24 +12,26 @@ func TestGoReport(t *testing.T) {
 {"Action":"run","Package":"a","Test":"TestX"}
 {"Action":"output","Package":"a","Test":"TestX","Output":"why it failed\n"}
 {"Action":"fail","Package":"a","Test":"TestX"}
-{"Action":"pass","Package":"a","Test":"TestY"}
 {"Action":"output","Package":"a","Test":"TestY","Output":"chatter\n"}
+{"Action":"pass","Package":"a","Test":"TestY"}
 {"Action":"skip","Package":"a","Test":"TestZ"}
 {"Action":"fail","Package":"a"}
 {"Action":"build-output","ImportPath":"b","Output":"b.go:1: syntax error\n"}
 {"Action":"build-fail","ImportPath":"b"}
 {"Action":"fail","Package":"b"}
 {"Action":"skip","Package":"no-tests"}
+{"Action":"output","Package":"d","Test":"TestX","Output":"panic: boom\n"}
+{"Action":"fail","Package":"d"}
 {"Action":"pass","Package":"c","Test":"TestX/sub"}
 {"Action":"pass","Package":"c","Test":"TestX"}
 {"Action":"pass","Package":"c"}
 `
 	var out strings.Builder
 	c, err := readGo(strings.NewReader(report), &out)
-	if want := (counts{Passed: 3, Failed: 2, Skipped: 1}); err != nil || c != want {
+	if want := (counts{Passed: 3, Failed: 3, Skipped: 1}); err != nil || c != want {
 		t.Errorf("%+v, %v", c, err)
 	}
-	if s := out.String(); !strings.Contains(s, "why it failed") || !strings.Contains(s, "syntax error") || strings.Contains(s, "chatter") {
+	if s := out.String(); !strings.Contains(s, "why it failed") || !strings.Contains(s, "syntax error") || !strings.Contains(s, "panic: boom") || strings.Contains(s, "chatter") {
 		t.Errorf("shown: %s", s)
 	}
 }
