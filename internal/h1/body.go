@@ -1,5 +1,7 @@
 package h1
 
+import "bytes"
+
 // A Body says how many of the bytes that arrive belong to a message's body and
 // may be passed on as they are. The last chunk and its trailers are held back
 // until they are complete: some trailers must go, and a reader that has seen the
@@ -78,14 +80,15 @@ func (y *Body) AtLast() bool { return y.Framing == Chunked && y.chunks.Done() &&
 // what to pass on and how long it was, 0 while it is incomplete. Until then b
 // begins at the same byte each time.
 func (y *Body) TakeLast(b []byte, fields []Field) (out []byte, n int, ok bool) {
-	fields, line, n, ok := ParseLastChunk(b, &y.scan, fields)
+	line := bytes.IndexByte(b, '\n') + 1
+	fields, n, ok = ParseTrailers(b[line:], &y.scan, fields)
 	if n == 0 || !ok {
 		return nil, 0, ok
 	}
 	y.closed = true
-	if n == line+2 { // no trailers
-		return b[:n], n, true
+	if n == 2 { // no trailers
+		return b[:line+n], line + n, true
 	}
 	out = append(out, b[:line]...)
-	return AppendTrailers(out, b[line:n], fields), n, true
+	return AppendTrailers(out, b[line:line+n], fields), line + n, true
 }

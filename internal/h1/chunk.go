@@ -1,7 +1,5 @@
 package h1
 
-import "bytes"
-
 // maxChunkLine bounds a chunk-size line with its extensions.
 const maxChunkLine = 4 << 10
 
@@ -20,7 +18,7 @@ const (
 )
 
 // Chunks walks a chunked body (RFC 9112 7.1) as it arrives in pieces, up to
-// the last chunk, which ParseLastChunk reads. The zero value is ready. A body
+// the last chunk, which Body.TakeLast reads. The zero value is ready. A body
 // that it has walked may be passed on byte for byte: sizes are 1 to 15
 // hexadecimal digits, every line ends in CR LF, data is followed by CR LF.
 //
@@ -152,18 +150,6 @@ func (c *Chunks) behindSize(b byte) bool {
 	}
 	c.line++
 	return c.line <= maxChunkLine
-}
-
-// ParseLastChunk reads the end of a chunked body at the start of b, where
-// Chunks was Done: the line of the last chunk, line bytes long, and the trailer
-// section behind it as ParseTrailers does. n is the length of both, 0 while the
-// section is incomplete; spans are relative to b[line:].
-func ParseLastChunk(b []byte, s *Scan, fields []Field) (_ []Field, line, n int, ok bool) {
-	line = bytes.IndexByte(b, '\n') + 1
-	if fields, n, ok = ParseTrailers(b[line:], s, fields); n > 0 {
-		n += line
-	}
-	return fields, line, n, ok
 }
 
 var unhex = func() (t [256]byte) {

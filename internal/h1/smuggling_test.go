@@ -129,22 +129,14 @@ var responseShapes = []shape{
 
 // walk reads a chunked body whole: its data and length, or false.
 func walk(b []byte) (data []byte, n int, ok bool) {
-	var c Chunks
-	for n < len(b) && !c.Done() {
-		m, isData, ok := c.Step(b[n:])
-		if !ok || m == 0 && !c.Done() {
-			return nil, n, false
-		}
-		if isData {
-			data = append(data, b[n:n+m]...)
-		}
-		n += m
-	}
-	if !c.Done() {
+	body := NewBody(Chunked, 0)
+	data = make([]byte, len(b))
+	m, n, ok := body.Read(data, b)
+	if !ok || !body.AtLast() {
 		return nil, n, false
 	}
-	_, _, m, ok := ParseLastChunk(b[n:], new(Scan), nil)
-	return data, n + m, ok && m > 0
+	_, last, ok := body.TakeLast(b[n:], nil)
+	return data[:m], n + last, ok && last > 0
 }
 
 func TestSmugglingShapes(t *testing.T) {
