@@ -5,9 +5,9 @@ import (
 	"time"
 
 	"pinboard"
-	"pinboard/internal/directory"
 	"pinboard/internal/h1"
 	"pinboard/internal/metrics"
+	"pinboard/internal/ownership"
 )
 
 const (
@@ -24,8 +24,8 @@ type exchange struct {
 	res     h1.Response
 	method  string
 	address pinboard.Address
-	key     directory.Key
-	owner   *directory.Worker
+	key     ownership.Key
+	owner   *ownership.Worker
 	worker  *worker
 	epoch   pinboard.Epoch
 	until   time.Time // the owner's lease
@@ -63,7 +63,7 @@ func (x *exchange) begin(c *client, head []byte) {
 		x.refuse(pinboard.Unimplemented)
 		return
 	}
-	x.key = directory.Key{Env: directory.World, Namespace: x.address.Namespace, ID: x.address.ID}
+	x.key = ownership.Key{Env: ownership.World, Namespace: x.address.Namespace, ID: x.address.ID}
 	hint := c.l.hints[x.key]
 	if x.owner = hint.worker; x.owner == nil {
 		x.owner = crew.newest

@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"pinboard"
-	"pinboard/internal/directory"
+	"pinboard/internal/ownership"
 )
 
 // silence is how long the oldest look-up may wait before the connection is
@@ -82,7 +82,7 @@ func (h *hits) dial() error {
 var errReply = errors.New("unexpected reply")
 
 // ask queues the MGET of row, lease and generation.
-func (h *hits) ask(x *exchange, key directory.Key, session string) bool {
+func (h *hits) ask(x *exchange, key ownership.Key, session string) bool {
 	if h.fd < 0 && h.dial() != nil {
 		return false
 	}
@@ -104,7 +104,7 @@ func (h *hits) askTime() {
 func (h *hits) pending() int { return len(h.waiting) - h.first }
 
 // appendHit appends the command; names are those of internal/redisstore.
-func appendHit(dst []byte, prefix string, bucket int, key directory.Key, run, session string) []byte {
+func appendHit(dst []byte, prefix string, bucket int, key ownership.Key, run, session string) []byte {
 	tag := len(prefix) + 2 + digits(bucket)
 	dst = append(dst, "*4\r\n$4\r\nMGET\r\n"...)
 	dst = appendLength(dst, tag+len(key.Env)+len(key.Namespace)+1+len(key.ID))
@@ -248,7 +248,7 @@ const leaseGenAt = 18
 func (h *hits) judge(part *[3][]byte, session string, now time.Time) (epoch pinboard.Epoch, until time.Time, ok bool) {
 	row, lease, gen := part[0], part[1], part[2]
 	var raw [12]byte
-	if len(row) != 21 || row[0] != byte(directory.Placed) || string(row[9:]) != string(appendSession(raw[:0], session)) {
+	if len(row) != 21 || row[0] != byte(ownership.Placed) || string(row[9:]) != string(appendSession(raw[:0], session)) {
 		return 0, until, false
 	}
 	if len(lease) < leaseGenAt || !h.clock.known {

@@ -3,7 +3,7 @@ package main
 import (
 	"testing"
 
-	"pinboard/internal/directory"
+	"pinboard/internal/ownership"
 )
 
 func TestRepliesAreTakenWhole(t *testing.T) {
@@ -30,7 +30,7 @@ func TestRepliesAreTakenWhole(t *testing.T) {
 }
 
 func TestLookUpNamesRowLeaseAndGeneration(t *testing.T) {
-	key := directory.Key{Env: "*", Namespace: "/threads", ID: "t_1"}
+	key := ownership.Key{Env: "*", Namespace: "/threads", ID: "t_1"}
 	got := string(appendHit(nil, "pb", 12, key, runID, session))
 	want := "*4\r\n$4\r\nMGET\r\n$19\r\npb{12}*/threads/t_1\r\n$34\r\npb{12}%l:0123456789ab\x01" +
 		string(appendSession(nil, session)) + "\r\n$8\r\npb{12}%g\r\n"

@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"pinboard/internal/attest"
-	"pinboard/internal/directory"
 	"pinboard/internal/h1"
+	"pinboard/internal/ownership"
 )
 
 const (
@@ -37,9 +37,9 @@ type loop struct {
 	doomed   []int  // closed behind the round, so that none of its events meets a new descriptor
 	again    []*upstream
 	hits     hits
-	hints    map[directory.Key]owner
-	workers  map[*directory.Worker]*worker
-	minter   *attest.Minter[directory.Worker]
+	hints    map[ownership.Key]owner
+	workers  map[*ownership.Worker]*worker
+	minter   *attest.Minter[ownership.Worker]
 	base     time.Time
 	now      time.Time // of the round
 	swept    time.Time
@@ -50,7 +50,7 @@ type loop struct {
 
 // An owner is what the loop remembers of an id; epoch 0 is unknown.
 type owner struct {
-	worker *directory.Worker
+	worker *ownership.Worker
 	epoch  uint64
 }
 
@@ -59,7 +59,7 @@ const maxHints = 1 << 18
 
 // A worker is what a loop holds for one session.
 type worker struct {
-	*directory.Worker
+	*ownership.Worker
 	to   unix.SockaddrInet4
 	base string
 	site string
@@ -69,8 +69,8 @@ type worker struct {
 
 func newLoop(s *settings, address string) (*loop, error) {
 	l := &loop{
-		set: s, hints: map[directory.Key]owner{}, workers: map[*directory.Worker]*worker{},
-		minter: attest.NewMinter(time.Now, func(w *directory.Worker) (string, string) { return w.Session, w.Secret }),
+		set: s, hints: map[ownership.Key]owner{}, workers: map[*ownership.Worker]*worker{},
+		minter: attest.NewMinter(time.Now, func(w *ownership.Worker) (string, string) { return w.Session, w.Secret }),
 		base:   time.Now(), in: make([]byte, readBlock), out: make([]byte, 0, readBlock),
 	}
 	l.now, l.swept = l.base, l.base
@@ -170,7 +170,7 @@ func (l *loop) sweep() {
 }
 
 // worker is what the loop holds for w; nil when it cannot be dialled from here.
-func (l *loop) worker(w *directory.Worker) *worker {
+func (l *loop) worker(w *ownership.Worker) *worker {
 	if k := l.workers[w]; k != nil {
 		return k
 	}

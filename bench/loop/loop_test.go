@@ -19,6 +19,7 @@ import (
 	"pinboard/internal/attest"
 	"pinboard/internal/directory"
 	"pinboard/internal/metrics"
+	"pinboard/internal/ownership"
 	"pinboard/internal/proxy"
 )
 
@@ -82,11 +83,11 @@ func (s *scripted) heard() string {
 
 // fakeRedis answers as a store in which every id but those named "gone" is
 // placed on w.
-func fakeRedis(t *testing.T, w *directory.Worker) string {
+func fakeRedis(t *testing.T, w *ownership.Worker) string {
 	l := listen(t)
 	record, _ := json.Marshal(w)
 	gen := runID + "@1"
-	row := binary.BigEndian.AppendUint64([]byte{byte(directory.Placed)}, epoch)
+	row := binary.BigEndian.AppendUint64([]byte{byte(ownership.Placed)}, epoch)
 	row = appendSession(row, session)
 	lease := binary.BigEndian.AppendUint64(nil, uint64(time.Now().Add(time.Hour).UnixMicro()))
 	lease = append(append(append(lease, make([]byte, 8)...), 0, byte(len(gen))), gen...)
@@ -173,7 +174,7 @@ func startLoop(t *testing.T, redis string) string {
 	return address
 }
 
-type everywhere struct{ w *directory.Worker }
+type everywhere struct{ w *ownership.Worker }
 
 func (d everywhere) Resolve(_ context.Context, r directory.Request) (directory.Placement, error) {
 	now := time.Now()
@@ -187,10 +188,10 @@ func (everywhere) Caller(context.Context, proxy.CallerClaim) (session string, er
 	return "", nil
 }
 
-func startProxy(t *testing.T, w *directory.Worker) string {
+func startProxy(t *testing.T, w *ownership.Worker) string {
 	p, err := proxy.New(proxy.Config{
 		Directory: everywhere{w},
-		Mint:      attest.NewMinter(time.Now, func(w *directory.Worker) (string, string) { return w.Session, w.Secret }).Mint,
+		Mint:      attest.NewMinter(time.Now, func(w *ownership.Worker) (string, string) { return w.Session, w.Secret }).Mint,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -238,7 +239,7 @@ const ok = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nX-A: b\r\n\r\nok"
 func TestLoopDoesWhatTheProxyDoes(t *testing.T) {
 	s := &scripted{Listener: listen(t)}
 	go s.serve()
-	w := &directory.Worker{Session: session, Secret: "s3cret", URL: "http://" + s.Addr().String(), Namespaces: []string{"/threads"}}
+	w := &ownership.Worker{Session: session, Secret: "s3cret", URL: "http://" + s.Addr().String(), Namespaces: []string{"/threads"}}
 	loop, proxied := startLoop(t, fakeRedis(t, w)), startProxy(t, w)
 	get := "GET /threads/t_1/ok?x=1 HTTP/1.1\r\nHost: a\r\n"
 	for name, c := range map[string]struct {
@@ -279,7 +280,7 @@ func TestLoopDoesWhatTheProxyDoes(t *testing.T) {
 func TestLoopRefuses(t *testing.T) {
 	s := &scripted{Listener: listen(t)}
 	go s.serve()
-	w := &directory.Worker{Session: session, URL: "http://" + s.Addr().String(), Namespaces: []string{"/threads"}}
+	w := &ownership.Worker{Session: session, URL: "http://" + s.Addr().String(), Namespaces: []string{"/threads"}}
 	loop := startLoop(t, fakeRedis(t, w))
 	get := "GET /threads/t_1 HTTP/1.1\r\nHost: a\r\n\r\n"
 	for name, c := range map[string]struct {

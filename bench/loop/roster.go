@@ -10,7 +10,7 @@ import (
 
 	"github.com/redis/rueidis"
 
-	"pinboard/internal/directory"
+	"pinboard/internal/ownership"
 )
 
 // followEvery is how old the list of workers may be.
@@ -25,10 +25,10 @@ type roster struct {
 }
 
 // A crew is one reading of the list; it never changes. A session keeps its
-// *directory.Worker from one reading to the next.
+// *ownership.Worker from one reading to the next.
 type crew struct {
-	bySession  map[string]*directory.Worker
-	newest     *directory.Worker
+	bySession  map[string]*ownership.Worker
+	newest     *ownership.Worker
 	namespaces []string // of more than one segment, longest first
 }
 
@@ -55,9 +55,9 @@ func (r *roster) follow(ctx context.Context) {
 
 // next is the crew of the records, JSON by token.
 func (c *crew) next(records map[string]string) *crew {
-	n := &crew{bySession: make(map[string]*directory.Worker, len(records)), newest: c.newest}
+	n := &crew{bySession: make(map[string]*ownership.Worker, len(records)), newest: c.newest}
 	for _, text := range records {
-		w := new(directory.Worker)
+		w := new(ownership.Worker)
 		if json.Unmarshal([]byte(text), w) != nil {
 			continue
 		}

@@ -17,6 +17,7 @@ import (
 	"pinboard/internal/directory"
 	"pinboard/internal/metrics"
 	"pinboard/internal/outbound"
+	"pinboard/internal/ownership"
 	"pinboard/internal/passport"
 	"pinboard/internal/proxy"
 	"pinboard/internal/registry"
@@ -59,7 +60,7 @@ func newNode(c *Config, tokens *passport.Source, log *slog.Logger, listener net.
 	n.workers = outbound.New(outbound.Config{Policy: n.policy})
 	n.gate.outside = n.registry(nil)
 	control := &server.Control{Metrics: n.metrics.Handler(), Registry: n.gate}
-	minter := attest.NewMinter(time.Now, func(w *directory.Worker) (string, string) { return w.Session, w.Secret })
+	minter := attest.NewMinter(time.Now, func(w *ownership.Worker) (string, string) { return w.Session, w.Secret })
 
 	responses := c.ResponseTimeout
 	if responses == 0 {

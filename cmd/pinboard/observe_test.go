@@ -13,6 +13,7 @@ import (
 	"pinboard"
 	"pinboard/internal/directory"
 	"pinboard/internal/metrics"
+	"pinboard/internal/ownership"
 	"pinboard/internal/proxy"
 )
 
@@ -79,7 +80,7 @@ func TestCutAnswersAreLoggedOnceASecond(t *testing.T) {
 	var log bytes.Buffer
 	o := &observer{metrics: metrics.New(func() metrics.Snapshot { return metrics.Snapshot{} }), log: slog.New(slog.NewJSONHandler(&log, nil))}
 	for range 1000 {
-		o.exchange(&proxy.Exchange{Kind: proxy.Stream, End: proxy.WorkerGone, Forwards: 1, Status: 200, Worker: &directory.Worker{Session: "s1"}})
+		o.exchange(&proxy.Exchange{Kind: proxy.Stream, End: proxy.WorkerGone, Forwards: 1, Status: 200, Worker: &ownership.Worker{Session: "s1"}})
 	}
 	if n := strings.Count(log.String(), "\n"); n < 1 || n > 5 {
 		t.Errorf("%d lines:\n%.500s", n, log.String())

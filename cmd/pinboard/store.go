@@ -7,8 +7,8 @@ import (
 	"log/slog"
 	"time"
 
-	"pinboard/internal/directory"
 	"pinboard/internal/memstore"
+	"pinboard/internal/ownership"
 	"pinboard/internal/redisstore"
 )
 
@@ -17,8 +17,8 @@ const retryStore = time.Second
 
 // store is where the node's directory lives and what it promises.
 type store struct {
-	directory.Store
-	oldNow    func(gen string) (directory.Micros, bool)
+	ownership.Store
+	oldNow    func(gen string) (ownership.Micros, bool)
 	guarantee func() redisstore.Guarantee
 	close     func()
 	slack     time.Duration // how far the clock may step unseen
@@ -71,16 +71,16 @@ func pause(ctx context.Context, d time.Duration) bool {
 
 // timedStore measures the calls of a store.
 type timedStore struct {
-	directory.Store
+	ownership.Store
 	stored func(op string, took time.Duration, err error)
 }
 
-// Update implements directory.Store. A rule's own error is an answer of the
+// Update implements ownership.Store. A rule's own error is an answer of the
 // store, not its failure.
-func (s timedStore) Update(ctx context.Context, b int, prefetch directory.Select, rule func(*directory.Tx) error) error {
+func (s timedStore) Update(ctx context.Context, b int, prefetch ownership.Select, rule func(*ownership.Tx) error) error {
 	begun := time.Now()
 	var ruled error
-	err := s.Store.Update(ctx, b, prefetch, func(tx *directory.Tx) error {
+	err := s.Store.Update(ctx, b, prefetch, func(tx *ownership.Tx) error {
 		ruled = rule(tx)
 		return ruled
 	})
@@ -92,9 +92,9 @@ func (s timedStore) Update(ctx context.Context, b int, prefetch directory.Select
 	return err
 }
 
-// Peek implements directory.Store. It is part of every request: the beginning
+// Peek implements ownership.Store. It is part of every request: the beginning
 // is the reading that the store took itself.
-func (s timedStore) Peek(ctx context.Context, b int, hint directory.Hint) (directory.Peek, bool, error) {
+func (s timedStore) Peek(ctx context.Context, b int, hint ownership.Hint) (ownership.Peek, bool, error) {
 	p, ok, err := s.Store.Peek(ctx, b, hint)
 	if !p.Sent.IsZero() {
 		s.stored("peek", time.Since(p.Sent), err)
@@ -102,8 +102,8 @@ func (s timedStore) Peek(ctx context.Context, b int, hint directory.Hint) (direc
 	return p, ok, err
 }
 
-// Walk implements directory.Store.
-func (s timedStore) Walk(ctx context.Context, b int, cursor string, n int) ([]directory.Walked, string, error) {
+// Walk implements ownership.Store.
+func (s timedStore) Walk(ctx context.Context, b int, cursor string, n int) ([]ownership.Walked, string, error) {
 	begun := time.Now()
 	rows, next, err := s.Store.Walk(ctx, b, cursor, n)
 	s.stored("walk", time.Since(begun), err)

@@ -1,6 +1,7 @@
 package directory
 
 import (
+	"pinboard/internal/ownership"
 	"time"
 
 	"pinboard"
@@ -9,7 +10,7 @@ import (
 // A Registration is a decoded, authorised and (if Worker.Proven) challenged
 // register call. Worker.Session, Process and Past are filled by Register.
 type Registration struct {
-	Worker      Worker
+	Worker      ownership.Worker
 	Headroom    float64
 	Draining    bool                // the worker's own drain
 	Instances   map[string][]string // namespace -> ids the process still holds
@@ -26,39 +27,10 @@ type ID struct {
 type Grant struct {
 	Session    string
 	ExpiresIn  time.Duration
-	Draining   bool           // the operator's drain, never the worker's own flag
-	DrainLeft  *time.Duration // time left until the drain deadline; nil without one
-	Duplicates []ID           // register only: ids the worker must quit
-	Messages   []Message      // heartbeat only
-}
-
-// A Message is a control message on a heartbeat answer (protocol.md section 6).
-type Message struct {
-	MsgID    string
-	Type     string // "wind_down"
-	NS, ID   string
-	Deadline *time.Duration // time left, 0 = now, nil = revoke
-}
-
-// A Proof is the outcome of the challenge that came with a beat.
-type Proof int
-
-const (
-	ProofNone    Proof = iota // no challenge in the beat
-	ProofOK                   // the URL ends in this process
-	ProofMissing              // timeout, connect, 404, 5xx: nothing proved
-	ProofRefused              // 403 or a wrong value: somebody else answers
-)
-
-// A Beat is a decoded heartbeat.
-type Beat struct {
-	Session  string
-	Owner    string // token that speaks; another owner's session is unknown to it
-	Headroom float64
-	Draining bool
-	Acks     []string
-	HasAcks  bool // the field was present: the client confirms messages
-	Proof    Proof
+	Draining   bool                // the operator's drain, never the worker's own flag
+	DrainLeft  *time.Duration      // time left until the drain deadline; nil without one
+	Duplicates []ID                // register only: ids the worker must quit
+	Messages   []ownership.Message // heartbeat only
 }
 
 // Answers to a beat other than a Grant or a *pinboard.Refusal.
@@ -72,20 +44,11 @@ type (
 	}
 	// Gone is a session that deregistered: 409 with neither flag.
 	Gone struct{}
-	// Wait is a retryable no to a worker: 503 + Retry-After with the reason.
-	Wait struct {
-		Reason string
-		After  time.Duration
-	}
-	// Conflict is a final no to a registration: 409 with the reason.
-	Conflict struct{ Reason string }
 )
 
 func (e Reregister) Error() string { return e.Reason }
 func (e Superseded) Error() string { return "superseded" }
 func (e Gone) Error() string       { return "session deregistered" }
-func (e Wait) Error() string       { return e.Reason }
-func (e Conflict) Error() string   { return e.Reason }
 
 // A Release is one item of a release call.
 type Release struct {

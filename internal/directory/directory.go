@@ -6,6 +6,7 @@ import (
 	"encoding/base64"
 	"errors"
 	"math/rand/v2"
+	"pinboard/internal/ownership"
 	"slices"
 	"strings"
 	"sync"
@@ -17,7 +18,7 @@ import (
 
 // Options configure a Directory. Store and Lease are required.
 type Options struct {
-	Store      Store
+	Store      ownership.Store
 	Lease      time.Duration // lease granted to workers
 	Slack      time.Duration // how much longer the store holds a lease than the worker is told (G4)
 	Lag        time.Duration // added to cold starts when the store has replicas (G3)
@@ -29,14 +30,14 @@ type Options struct {
 	Node       string        // names this node in events
 	Hints      int           // remembered owners; 100,000 if 0
 
-	Now     func() time.Time                     // monotonic; time.Now if nil
-	Rand    rand.Source                          // time-seeded if nil; guarded by the Directory
-	Secrets func(n int) []byte                   // unpredictable bytes for session ids; crypto/rand if nil
-	Fan     func(n int, do func(i int))          // runs do for 0..n-1 and waits; concurrently if nil
-	OldNow  func(server string) (Micros, bool)   // clock of an earlier server (R6); none if nil
-	Connect func(context.Context, *Worker) error // tries one data-plane connect; none if nil
-	Go      func(func())                         // runs something in the background; a goroutine if nil
-	Within  Within                               // bounds a call in time; context.WithTimeout if nil
+	Now     func() time.Time                               // monotonic; time.Now if nil
+	Rand    rand.Source                                    // time-seeded if nil; guarded by the Directory
+	Secrets func(n int) []byte                             // unpredictable bytes for session ids; crypto/rand if nil
+	Fan     func(n int, do func(i int))                    // runs do for 0..n-1 and waits; concurrently if nil
+	OldNow  func(server string) (ownership.Micros, bool)   // clock of an earlier server (R6); none if nil
+	Connect func(context.Context, *ownership.Worker) error // tries one data-plane connect; none if nil
+	Go      func(func())                                   // runs something in the background; a goroutine if nil
+	Within  Within                                         // bounds a call in time; context.WithTimeout if nil
 }
 
 // Within derives a context that ends after d.
@@ -46,7 +47,7 @@ type Within func(ctx context.Context, d time.Duration) (context.Context, context
 // only hints; everything that matters is in the Store. Safe for concurrent use.
 type Directory struct {
 	o     Options
-	rules Rules
+	rules ownership.Rules
 	n     int
 	seen  []atomic.Uint64 // highest epoch seen per bucket (R1)
 	long  atomic.Int64    // longest lease granted or read (G5), Micros
@@ -86,7 +87,7 @@ func New(o Options) *Directory {
 		o.Fan = fanOut
 	}
 	if o.OldNow == nil {
-		o.OldNow = func(string) (Micros, bool) { return 0, false }
+		o.OldNow = func(string) (ownership.Micros, bool) { return 0, false }
 	}
 	if o.Go == nil {
 		o.Go = func(f func()) { go f() }
@@ -95,7 +96,7 @@ func New(o Options) *Directory {
 		o.Within = context.WithTimeout
 	}
 	d := &Directory{o: o, n: o.Store.Buckets(), rand: rand.New(o.Rand), hints: newHints(o.Hints), limiter: newLimiter(o.PlaceRate)}
-	d.rules = Rules{
+	d.rules = ownership.Rules{
 		Lease: o.Lease.Microseconds(), Slack: o.Slack.Microseconds(), Lag: o.Lag.Microseconds(), NoCold: o.NoCold,
 		Hostnames: o.Hostnames, Node: o.Node,
 	}
@@ -114,8 +115,8 @@ func (d *Directory) Hostnames() bool { return d.o.Hostnames }
 // section 2.3). The node is ready when it has succeeded.
 func (d *Directory) Touch(ctx context.Context) error {
 	return d.each(func(b int) error {
-		return d.o.Store.Update(ctx, b, Select{}, func(tx *Tx) error {
-			d.rules.Touch(tx, d.long.Load())
+		return d.o.Store.Update(ctx, b, ownership.Select{}, func(tx *ownership.Tx) error {
+			d.rules.Begin(tx, d.long.Load())
 			raise(&d.long, tx.Meta.Longest)
 			return nil
 		})
@@ -126,8 +127,8 @@ func (d *Directory) Touch(ctx context.Context) error {
 func (d *Directory) ColdFor(ctx context.Context) (time.Duration, error) {
 	waits := make([]time.Duration, d.n)
 	err := d.each(func(b int) error {
-		return d.o.Store.Update(ctx, b, Select{}, func(tx *Tx) error {
-			d.rules.begin(tx, 0)
+		return d.o.Store.Update(ctx, b, ownership.Select{}, func(tx *ownership.Tx) error {
+			d.rules.Begin(tx, 0)
 			waits[b] = max(0, time.Duration(tx.Meta.Cold-tx.Now)*time.Microsecond)
 			return nil
 		})
@@ -137,7 +138,7 @@ func (d *Directory) ColdFor(ctx context.Context) (time.Duration, error) {
 
 // Chill makes bucket b cold for its longest lease: its server's clock stepped.
 func (d *Directory) Chill(ctx context.Context, b int) error {
-	return d.o.Store.Update(ctx, b, Select{}, func(tx *Tx) error {
+	return d.o.Store.Update(ctx, b, ownership.Select{}, func(tx *ownership.Tx) error {
 		d.rules.Chill(tx)
 		return nil
 	})
@@ -171,7 +172,7 @@ func joined(err error) error {
 	switch {
 	case err == nil:
 		return nil
-	case errors.As(err, &refusal), errors.As(err, new(Wait)), errors.As(err, new(Conflict)):
+	case errors.As(err, &refusal), errors.As(err, new(ownership.Wait)), errors.As(err, new(ownership.Conflict)):
 		return err
 	}
 	return errors.Join(pinboard.StoreUnavailable, err)
@@ -191,10 +192,10 @@ func (d *Directory) msgID() string {
 	return base64.RawURLEncoding.EncodeToString(d.o.Secrets(9))
 }
 
-func (d *Directory) nonce() (n Nonce) {
+func (d *Directory) nonce() (n ownership.Nonce) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	for n == (Nonce{}) {
+	for n == (ownership.Nonce{}) {
 		u := d.rand.Uint64()
 		for i := range n {
 			n[i] = byte(u >> (8 * i))

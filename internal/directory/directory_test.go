@@ -11,6 +11,7 @@ import (
 	"pinboard"
 	"pinboard/internal/directory"
 	"pinboard/internal/memstore"
+	"pinboard/internal/ownership"
 )
 
 // A world is one store under a clock that only moves when told, and nodes on it.
@@ -19,7 +20,7 @@ type world struct {
 	now   time.Time
 	store *memstore.Store
 	nodes []*directory.Directory
-	old   map[string]func() directory.Micros // clocks of earlier servers
+	old   map[string]func() ownership.Micros // clocks of earlier servers
 }
 
 const lease = 15 * time.Second
@@ -30,7 +31,7 @@ func newWorld(t *testing.T, nodes int, tweak ...func(*directory.Options)) *world
 	w := &world{t: t, now: time.Unix(1_800_000_000, 0)}
 	w.store = memstore.New(memstore.Options{Buckets: 4, Server: "run1",
 		Now:   func() time.Time { return w.now },
-		Clock: func() directory.Micros { return w.now.UnixMicro() }})
+		Clock: func() ownership.Micros { return w.now.UnixMicro() }})
 	for i := range nodes {
 		seed := uint64(i + 1)
 		r := rand.New(rand.NewPCG(seed, 99))
@@ -48,7 +49,7 @@ func newWorld(t *testing.T, nodes int, tweak ...func(*directory.Options)) *world
 					do(i)
 				}
 			},
-			OldNow: func(gen string) (directory.Micros, bool) {
+			OldNow: func(gen string) (ownership.Micros, bool) {
 				if c := w.old[gen]; c != nil {
 					return c(), true
 				}
@@ -83,9 +84,9 @@ func (w *world) proc(name string, namespaces ...string) *proc {
 	if len(namespaces) == 0 {
 		namespaces = []string{"/threads"}
 	}
-	return &proc{w: w, reg: directory.Registration{Headroom: 100, Worker: directory.Worker{
+	return &proc{w: w, reg: directory.Registration{Headroom: 100, Worker: ownership.Worker{
 		ClientID: name, Secret: "secret-" + name, URL: "http://" + name + ":8000",
-		Namespaces: namespaces, Owner: "default/token", Proven: true}}}
+		Namespaces: namespaces, Proven: true}}}
 }
 
 // register on node n with the ids it holds; it must succeed.
@@ -111,7 +112,7 @@ func (p *proc) tryRegister(n int, holds ...string) error {
 }
 
 func (p *proc) beat(n int) (directory.Grant, error) {
-	return p.w.nodes[n].Beat(bg, directory.Beat{Session: p.session, Owner: p.reg.Worker.Owner, Headroom: 100, Proof: directory.ProofOK, HasAcks: true})
+	return p.w.nodes[n].Beat(bg, ownership.Beat{Session: p.session, Headroom: 100, Proof: ownership.ProofOK, HasAcks: true})
 }
 
 func (p *proc) mustBeat(n int) directory.Grant {
@@ -256,11 +257,11 @@ func TestWipedStoreTurnsRestatedIDsIntoClosingRows(t *testing.T) {
 
 // A shifting store answers hits with what was read for another key, once told.
 type shifting struct {
-	directory.Store
+	ownership.Store
 	as map[string]string // id by id
 }
 
-func (s *shifting) Peek(ctx context.Context, b int, h directory.Hint) (directory.Peek, bool, error) {
+func (s *shifting) Peek(ctx context.Context, b int, h ownership.Hint) (ownership.Peek, bool, error) {
 	if id, ok := s.as[h.Key.ID]; ok {
 		h.Key.ID = id
 	}

@@ -1,9 +1,5 @@
-// Package directory decides who owns an id.
-//
-// The state of one bucket (rows, sessions, bindings, orders) is changed only by
-// the rules in this package, each a pure function of a Tx: a consistent view of
-// the bucket with the store's own time. A Store runs a rule atomically; it adds
-// guards of its own (server generation, clock, not-after) and decides nothing.
-// The Directory on top picks workers, fans sessions out to every bucket and
-// turns states into answers. ownership.md names every rule (L, R, G, F, H).
+// Package directory is a node's shell around the rules of ownership: it fans
+// sessions out to every bucket, picks workers for new ids, remembers hints,
+// and turns states into answers. It decides nothing that matters: every
+// decision is a rule of package ownership, run by the store.
 package directory

@@ -2,6 +2,7 @@ package directory
 
 import (
 	"crypto/rand"
+	"pinboard/internal/ownership"
 	"strings"
 	"sync"
 
@@ -19,28 +20,28 @@ type hints struct {
 
 type hintShard struct {
 	mu         sync.RWMutex
-	young, old map[Key]owner
+	young, old map[ownership.Key]owner
 }
 
 // An owner as it was seen last. No two placements of a bucket share an epoch:
 // what a hit reads at another epoch is another placement, or the answer to
 // another question (R10).
 type owner struct {
-	worker *Worker
+	worker *ownership.Worker
 	epoch  pinboard.Epoch
 }
 
 func newHints(n int) *hints {
 	h := &hints{half: max(1, n/hintShards/2)}
 	for i := range h.shards {
-		h.shards[i].young = map[Key]owner{}
+		h.shards[i].young = map[ownership.Key]owner{}
 	}
 	return h
 }
 
-func (h *hints) shard(k Key) *hintShard { return &h.shards[k.Bucket(hintShards)] }
+func (h *hints) shard(k ownership.Key) *hintShard { return &h.shards[k.Bucket(hintShards)] }
 
-func (h *hints) get(k Key) (owner, bool) {
+func (h *hints) get(k ownership.Key) (owner, bool) {
 	s := h.shard(k)
 	s.mu.RLock()
 	o, ok := s.young[k]
@@ -52,7 +53,7 @@ func (h *hints) get(k Key) (owner, bool) {
 }
 
 // put copies the key's texts: callers may pass views of a buffer.
-func (h *hints) put(k Key, w *Worker, epoch pinboard.Epoch) {
+func (h *hints) put(k ownership.Key, w *ownership.Worker, epoch pinboard.Epoch) {
 	s := h.shard(k)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -61,7 +62,7 @@ func (h *hints) put(k Key, w *Worker, epoch pinboard.Epoch) {
 		return
 	}
 	if len(s.young) >= h.half {
-		s.old, s.young = s.young, map[Key]owner{}
+		s.old, s.young = s.young, map[ownership.Key]owner{}
 	}
 	k.Env, k.ID = strings.Clone(k.Env), strings.Clone(k.ID)
 	k.Namespace = namespaceOf(w, k.Namespace)
@@ -69,7 +70,7 @@ func (h *hints) put(k Key, w *Worker, epoch pinboard.Epoch) {
 }
 
 // namespaceOf returns the worker's own copy of ns, which all its hints share.
-func namespaceOf(w *Worker, ns string) string {
+func namespaceOf(w *ownership.Worker, ns string) string {
 	for _, n := range w.Namespaces {
 		if n == ns {
 			return n
@@ -78,7 +79,7 @@ func namespaceOf(w *Worker, ns string) string {
 	return strings.Clone(ns)
 }
 
-func (h *hints) drop(k Key) {
+func (h *hints) drop(k ownership.Key) {
 	s := h.shard(k)
 	s.mu.Lock()
 	delete(s.young, k)

@@ -2,6 +2,7 @@ package directory
 
 import (
 	"context"
+	"pinboard/internal/ownership"
 	"sync"
 )
 
@@ -25,7 +26,7 @@ func (d *Directory) Keep(ctx context.Context) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.cursor == "" {
-		err := d.o.Store.Update(ctx, k.bucket, Select{Roster: true}, func(tx *Tx) error {
+		err := d.o.Store.Update(ctx, k.bucket, ownership.Select{Roster: true}, func(tx *ownership.Tx) error {
 			d.rules.Forget(tx, forgetBatch)
 			return nil
 		})
@@ -47,21 +48,21 @@ func (d *Directory) Keep(ctx context.Context) error {
 }
 
 // collect lets the rule judge the rows that are not plainly in use.
-func (d *Directory) collect(ctx context.Context, b int, rows []Walked) error {
+func (d *Directory) collect(ctx context.Context, b int, rows []ownership.Walked) error {
 	live, err := d.livingSessions(ctx)
 	if err != nil {
 		return err
 	}
-	var doubtful []Key
+	var doubtful []ownership.Key
 	for _, r := range rows {
-		if r.Row.Kind != Placed || !live[r.Row.Session] {
+		if r.Row.Kind != ownership.Placed || !live[r.Row.Session] {
 			doubtful = append(doubtful, r.Key)
 		}
 	}
 	if len(doubtful) == 0 {
 		return nil
 	}
-	return d.o.Store.Update(ctx, b, Select{Rows: doubtful}, func(tx *Tx) error {
+	return d.o.Store.Update(ctx, b, ownership.Select{Rows: doubtful}, func(tx *ownership.Tx) error {
 		d.rules.Collect(tx, doubtful)
 		return nil
 	})

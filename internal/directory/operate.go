@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/subtle"
 	"maps"
+	"pinboard/internal/ownership"
 	"slices"
 	"time"
 
@@ -25,14 +26,14 @@ type CallerClaim struct {
 // now. The error is a *pinboard.Refusal: InvalidSessionSecret, CallerMismatch
 // or, the store being away, StoreUnavailable.
 func (d *Directory) Caller(ctx context.Context, c CallerClaim) (session string, err error) {
-	host := d.rules.host(c.Host)
-	k := Key{Env: World, Namespace: c.Namespace, ID: c.ID}
-	q := Query{Host: host, NS: c.Namespace, ID: c.ID, Env: World}
+	host := d.rules.HostOf(c.Host)
+	k := ownership.Key{Env: ownership.World, Namespace: c.Namespace, ID: c.ID}
+	q := ownership.Query{Host: host, NS: c.Namespace, ID: c.ID, Env: ownership.World}
 	if d.o.Hostnames {
 		q.Env = d.known.env(host, c.Namespace)
 	}
 	var refusal *pinboard.Refusal
-	err = d.o.Store.Update(ctx, k.Bucket(d.n), d.want(q, c.Session), func(tx *Tx) error {
+	err = d.o.Store.Update(ctx, k.Bucket(d.n), d.want(q, c.Session), func(tx *ownership.Tx) error {
 		session, refusal = d.rules.Caller(tx, q, c.Session, c.Secret, equalSecrets)
 		return nil
 	})
@@ -57,11 +58,11 @@ func (d *Directory) WindDown(ctx context.Context, o WindDown) (ok bool, err erro
 		return false, nil
 	}
 	msg := d.msgID()
-	b := Key{Namespace: o.Namespace, ID: o.ID}.Bucket(d.n)
-	err = d.o.Store.Update(ctx, b, Select{}, func(tx *Tx) error {
-		d.rules.begin(tx, 0)
-		env, known := d.rules.env(tx, d.rules.host(o.Host), o.Namespace)
-		ok = known && d.rules.WindDown(tx, Key{Env: env, Namespace: o.Namespace, ID: o.ID}, o.Deadline, msg)
+	b := ownership.Key{Namespace: o.Namespace, ID: o.ID}.Bucket(d.n)
+	err = d.o.Store.Update(ctx, b, ownership.Select{}, func(tx *ownership.Tx) error {
+		d.rules.Begin(tx, 0)
+		env, known := d.rules.EnvAt(tx, d.rules.HostOf(o.Host), o.Namespace)
+		ok = known && d.rules.WindDown(tx, ownership.Key{Env: env, Namespace: o.Namespace, ID: o.ID}, o.Deadline, msg)
 		return nil
 	})
 	return ok, joined(err)
@@ -72,9 +73,9 @@ func (d *Directory) chosen(ctx context.Context, s Selector) (id string, err erro
 	if s.Session != "" {
 		return s.Session, nil
 	}
-	err = d.o.Store.Update(ctx, Key{ID: s.ClientID}.Bucket(d.n), Select{Index: []string{byClient(s.ClientID)}}, func(tx *Tx) error {
-		d.rules.begin(tx, 0)
-		id = tx.Index(byClient(s.ClientID))
+	err = d.o.Store.Update(ctx, ownership.Key{ID: s.ClientID}.Bucket(d.n), ownership.Select{Index: []string{ownership.ByClient(s.ClientID)}}, func(tx *ownership.Tx) error {
+		d.rules.Begin(tx, 0)
+		id = tx.Index(ownership.ByClient(s.ClientID))
 		return nil
 	})
 	return id, err
@@ -82,7 +83,7 @@ func (d *Directory) chosen(ctx context.Context, s Selector) (id string, err erro
 
 // onSession runs a rule for one session in every bucket; n is 1 if any bucket
 // knows it.
-func (d *Directory) onSession(ctx context.Context, sel Selector, rule func(tx *Tx, session string) bool) (n int, err error) {
+func (d *Directory) onSession(ctx context.Context, sel Selector, rule func(tx *ownership.Tx, session string) bool) (n int, err error) {
 	ctx, cancel := d.o.Within(ctx, mutateTime)
 	defer cancel()
 	id, err := d.chosen(ctx, sel)
@@ -91,7 +92,7 @@ func (d *Directory) onSession(ctx context.Context, sel Selector, rule func(tx *T
 	}
 	done := make([]bool, d.n)
 	err = d.each(func(b int) error {
-		return d.o.Store.Update(ctx, b, Select{Sessions: []string{id}}, func(tx *Tx) error {
+		return d.o.Store.Update(ctx, b, ownership.Select{Sessions: []string{id}}, func(tx *ownership.Tx) error {
 			done[b] = rule(tx, id)
 			return nil
 		})
@@ -106,12 +107,12 @@ func (d *Directory) onSession(ctx context.Context, sel Selector, rule func(tx *T
 // Drain tells a worker's process to take no new ids and, with a deadline, to
 // have quit all by then; it lasts until Undrain. n counts the workers found.
 func (d *Directory) Drain(ctx context.Context, sel Selector, deadline *time.Duration) (n int, err error) {
-	return d.onSession(ctx, sel, func(tx *Tx, id string) bool { return d.rules.SetDrain(tx, id, true, deadline) })
+	return d.onSession(ctx, sel, func(tx *ownership.Tx, id string) bool { return d.rules.SetDrain(tx, id, true, deadline) })
 }
 
 // Undrain ends a drain.
 func (d *Directory) Undrain(ctx context.Context, sel Selector) (n int, err error) {
-	return d.onSession(ctx, sel, func(tx *Tx, id string) bool { return d.rules.SetDrain(tx, id, false, nil) })
+	return d.onSession(ctx, sel, func(tx *ownership.Tx, id string) bool { return d.rules.SetDrain(tx, id, false, nil) })
 }
 
 // Eject stops renewing a session; its lease runs out.
@@ -123,8 +124,8 @@ func (d *Directory) Eject(ctx context.Context, sel Selector) (n int, err error) 
 func (d *Directory) DeleteBinding(ctx context.Context, hostname, namespace string) (ok bool, err error) {
 	found := make([]bool, d.n)
 	err = d.each(func(b int) error {
-		return d.o.Store.Update(ctx, b, Select{Bindings: []BindKey{{hostname, namespace}}}, func(tx *Tx) error {
-			found[b] = d.rules.DeleteBinding(tx, BindKey{hostname, namespace})
+		return d.o.Store.Update(ctx, b, ownership.Select{Bindings: []ownership.BindKey{{Host: hostname, Namespace: namespace}}}, func(tx *ownership.Tx) error {
+			found[b] = d.rules.DeleteBinding(tx, ownership.BindKey{Host: hostname, Namespace: namespace})
 			return nil
 		})
 	})

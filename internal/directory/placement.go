@@ -1,6 +1,7 @@
 package directory
 
 import (
+	"pinboard/internal/ownership"
 	"time"
 
 	"pinboard"
@@ -16,40 +17,18 @@ type Request struct {
 	Avoid    string           // session that just refused this request
 }
 
-// A Worker is the immutable part of one accepted session. Values are shared:
-// never modify one.
-type Worker struct {
-	Session    string // session id: opaque, also the attestation audience
-	Process    string // digest of clientId and secret; all sessions of one process share it
-	ClientID   string
-	Secret     string // keys probes and attestations; never shown
-	URL        string // advertise URL without trailing "/"
-	Namespaces []string
-	Hostname   string            // "*" outside hostname mode
-	Env        string            // default env of its namespaces, "*" outside hostname mode
-	Envs       map[string]string // per-namespace override
-	Takeover   string            // "wind_down" or "deny"
-	BindEpoch  int64             // binding epoch, 0 when the worker sent none
-	Owner      string            // token that registered it: provider id + "/" + key name
-	Proven     bool              // registered with a challenge that was proved
-	PathInURL  bool              // dialect D1-D4.1: the URL already ends in the namespace
-	SendSecret bool              // dialect D1-D4: forwards carry the worker's secret
-	Past       bool              // the process was known before: placeable after its first beat (L5)
-	LeaseMs    int64             // lease granted at registration, milliseconds
-}
-
 // A Placement is the answer of one resolution: who owns the id, at which
 // epoch, and until when this node may believe it.
 type Placement struct {
-	Key      Key
-	Worker   *Worker
+	Key      ownership.Key
+	Worker   *ownership.Worker
 	Epoch    pinboard.Epoch
-	Fresh    bool      // this request created the row and nobody confirmed it: R2, R3
-	Nonce    Nonce     // the creator's mark of a Fresh row
-	Settling bool      // session younger than 5 s or restating: its 403s prove nothing (F3)
-	Draining bool      // the owner drains: a refused connect is 503, not 502
-	Sent     time.Time // when the read behind this answer was sent; its age is measured from here (F1)
-	Deadline time.Time // the owner's lease by this node's monotonic clock, never later than the store's (F2)
+	Fresh    bool            // this request created the row and nobody confirmed it: R2, R3
+	Nonce    ownership.Nonce // the creator's mark of a Fresh row
+	Settling bool            // session younger than 5 s or restating: its 403s prove nothing (F3)
+	Draining bool            // the owner drains: a refused connect is 503, not 502
+	Sent     time.Time       // when the read behind this answer was sent; its age is measured from here (F1)
+	Deadline time.Time       // the owner's lease by this node's monotonic clock, never later than the store's (F2)
 }
 
 // An Event is what became of a forward, as far as placement is concerned.
@@ -70,7 +49,7 @@ type Verdict struct {
 
 // A Watch is an open stream whose owner must be looked at every lease/3 (F2).
 type Watch struct {
-	Key      Key
+	Key      ownership.Key
 	Process  string
 	Deadline time.Time // updated by Recheck
 	Cut      bool      // set by Recheck: the row is gone or names another process

@@ -2,6 +2,7 @@ package directory
 
 import (
 	"context"
+	"pinboard/internal/ownership"
 	"sync"
 	"time"
 
@@ -26,8 +27,8 @@ type health struct {
 
 type streak struct {
 	connects int
-	flagged  Degrade   // causes this node has set in the store
-	refused  time.Time // when it last set ProofsRefused; a beat may have cleared it since
+	flagged  ownership.Degrade // causes this node has set in the store
+	refused  time.Time         // when it last set ProofsRefused; a beat may have cleared it since
 }
 
 // Report says what became of a forward and what the request may do next
@@ -47,7 +48,7 @@ func (d *Directory) Report(ctx context.Context, p Placement, e Event) Verdict {
 
 // served clears what a success clears; nothing to do for a healthy worker. It
 // was resolved at now, which is as good as the moment and needs no clock.
-func (d *Directory) served(w *Worker, now time.Time) {
+func (d *Directory) served(w *ownership.Worker, now time.Time) {
 	h := &d.health
 	h.mu.Lock()
 	if h.good != w.Session {
@@ -57,7 +58,7 @@ func (d *Directory) served(w *Worker, now time.Time) {
 		h.at = now
 	}
 	s := h.fails[w.Session]
-	var clear Degrade
+	var clear ownership.Degrade
 	if s != nil {
 		clear = s.flagged
 		delete(h.fails, w.Session)
@@ -68,11 +69,11 @@ func (d *Directory) served(w *Worker, now time.Time) {
 	}
 }
 
-func (d *Directory) setDegraded(w *Worker, set, clear Degrade) {
+func (d *Directory) setDegraded(w *ownership.Worker, set, clear ownership.Degrade) {
 	ctx, cancel := d.o.Within(context.Background(), reportTime)
 	defer cancel()
 	_ = d.each(func(b int) error { // a bucket missed is set again by the next report or beat
-		return d.o.Store.Update(ctx, b, Select{Sessions: []string{w.Session}}, func(tx *Tx) error {
+		return d.o.Store.Update(ctx, b, ownership.Select{Sessions: []string{w.Session}}, func(tx *ownership.Tx) error {
 			d.rules.SetDegraded(tx, w.Session, set, clear)
 			return nil
 		})
@@ -92,7 +93,7 @@ func (d *Directory) unreachable(ctx context.Context, p Placement) Verdict {
 
 // connectFailed degrades a worker after three failures in a row, unless this
 // node's connects fail elsewhere too.
-func (d *Directory) connectFailed(w *Worker) {
+func (d *Directory) connectFailed(w *ownership.Worker) {
 	h := &d.health
 	h.mu.Lock()
 	s := h.fails[w.Session]
@@ -105,26 +106,26 @@ func (d *Directory) connectFailed(w *Worker) {
 	if h.good == w.Session {
 		works = h.other
 	}
-	flag := s.connects >= connectFails && s.flagged&ConnectsFailed == 0 && !works.IsZero() && d.o.Now().Sub(works) < elsewhere
+	flag := s.connects >= connectFails && s.flagged&ownership.ConnectsFailed == 0 && !works.IsZero() && d.o.Now().Sub(works) < elsewhere
 	if flag {
-		s.flagged |= ConnectsFailed
+		s.flagged |= ownership.ConnectsFailed
 	}
 	h.mu.Unlock()
 	if flag {
-		d.o.Go(func() { d.setDegraded(w, ConnectsFailed, 0) })
+		d.o.Go(func() { d.setDegraded(w, ownership.ConnectsFailed, 0) })
 	}
 }
 
 // tryConnect is the one connect that each beat of a worker degraded by failed
 // connects is worth; a success clears the cause for every node.
-func (d *Directory) tryConnect(w *Worker) {
+func (d *Directory) tryConnect(w *ownership.Worker) {
 	ctx, cancel := context.WithTimeout(context.Background(), reportTime)
 	defer cancel()
 	if d.o.Connect(ctx, w) == nil {
 		d.health.mu.Lock()
 		delete(d.health.fails, w.Session)
 		d.health.mu.Unlock()
-		d.setDegraded(w, 0, ConnectsFailed)
+		d.setDegraded(w, 0, ownership.ConnectsFailed)
 	}
 }
 
@@ -132,7 +133,7 @@ func (d *Directory) releaseFresh(ctx context.Context, p Placement) (released boo
 	ctx, cancel := d.o.Within(context.WithoutCancel(ctx), reportTime)
 	defer cancel()
 	d.hints.drop(p.Key)
-	err := d.o.Store.Update(ctx, p.Key.Bucket(d.n), Select{Rows: []Key{p.Key}}, func(tx *Tx) error {
+	err := d.o.Store.Update(ctx, p.Key.Bucket(d.n), ownership.Select{Rows: []ownership.Key{p.Key}}, func(tx *ownership.Tx) error {
 		released = d.rules.ReleaseFresh(tx, p.Key, p.Epoch, p.Nonce)
 		return nil
 	})
@@ -149,8 +150,8 @@ func (d *Directory) refused(ctx context.Context, p Placement) Verdict {
 	ctx, cancel := d.o.Within(context.WithoutCancel(ctx), reportTime)
 	defer cancel()
 	// Lost without harm if the store is away: the next refusal says it again.
-	_ = d.o.Store.Update(ctx, p.Key.Bucket(d.n), Select{Rows: []Key{p.Key}}, func(tx *Tx) error {
-		d.rules.begin(tx, 0)
+	_ = d.o.Store.Update(ctx, p.Key.Bucket(d.n), ownership.Select{Rows: []ownership.Key{p.Key}}, func(tx *ownership.Tx) error {
+		d.rules.Begin(tx, 0)
 		if row := tx.Row(p.Key); row != nil && row.Session == p.Worker.Session {
 			d.rules.Want(tx, p.Worker.Session)
 		}
@@ -175,12 +176,12 @@ func (d *Directory) badAttestation(_ context.Context, p Placement) Verdict {
 	now := d.o.Now()
 	flag := now.Sub(s.refused) >= refusedPause
 	if flag {
-		s.flagged |= ProofsRefused
+		s.flagged |= ownership.ProofsRefused
 		s.refused = now
 	}
 	h.mu.Unlock()
 	if flag {
-		d.setDegraded(p.Worker, ProofsRefused, 0)
+		d.setDegraded(p.Worker, ownership.ProofsRefused, 0)
 	}
 	return Verdict{Refusal: pinboard.WorkerNotReady}
 }

@@ -3,6 +3,7 @@ package directory
 import (
 	"context"
 	"errors"
+	"pinboard/internal/ownership"
 	"strings"
 	"time"
 
@@ -18,8 +19,8 @@ const (
 // Resolve finds or makes the owner of an id: one round trip for a placed id,
 // two for a new one. The error is a *pinboard.Refusal.
 func (d *Directory) Resolve(ctx context.Context, r Request) (Placement, error) {
-	host := d.rules.host(r.Host)
-	k := Key{Env: World, Namespace: r.Address.Namespace, ID: r.Address.ID}
+	host := d.rules.HostOf(r.Host)
+	k := ownership.Key{Env: ownership.World, Namespace: r.Address.Namespace, ID: r.Address.ID}
 	if d.o.Hostnames {
 		k.Env = d.known.env(host, k.Namespace)
 	}
@@ -27,7 +28,7 @@ func (d *Directory) Resolve(ctx context.Context, r Request) (Placement, error) {
 	if p, ok := d.peek(ctx, b, host, k); ok {
 		return p, nil
 	}
-	q := Query{Host: host, NS: k.Namespace, ID: k.ID, Env: k.Env, Known: d.known.has(k.Namespace), MsgID: d.msgID()}
+	q := ownership.Query{Host: host, NS: k.Namespace, ID: k.ID, Env: k.Env, Known: d.known.has(k.Namespace), MsgID: d.msgID()}
 	found, sent, err := d.lookup(ctx, b, q)
 	if err != nil {
 		return Placement{}, refusalOf(err)
@@ -55,13 +56,13 @@ func refusalOf(err error) error {
 }
 
 // peek serves a hit by one MGET when the node remembers the owner.
-func (d *Directory) peek(ctx context.Context, b int, host string, k Key) (Placement, bool) {
+func (d *Directory) peek(ctx context.Context, b int, host string, k ownership.Key) (Placement, bool) {
 	o, ok := d.hints.get(k)
 	if !ok {
 		return Placement{}, false
 	}
 	w := o.worker
-	p, ok, err := d.o.Store.Peek(ctx, b, Hint{Key: k, Session: w.Session, Bind: d.rules.bindKey(host, k.Namespace)})
+	p, ok, err := d.o.Store.Peek(ctx, b, ownership.Hint{Key: k, Session: w.Session, Bind: d.rules.BindKeyOf(host, k.Namespace)})
 	if err != nil || !ok || p.Row.Epoch != o.epoch || w.Hostname != host {
 		return Placement{}, false
 	}
@@ -74,9 +75,9 @@ func (d *Directory) peek(ctx context.Context, b int, host string, k Key) (Placem
 
 // lookup runs the look-up rule. A refusal may have something to commit (a
 // takeover's order, a wanted restatement), so it is no error inside the rule.
-func (d *Directory) lookup(ctx context.Context, b int, q Query) (f Found, sent time.Time, err error) {
+func (d *Directory) lookup(ctx context.Context, b int, q ownership.Query) (f ownership.Found, sent time.Time, err error) {
 	var refusal *pinboard.Refusal
-	err = d.o.Store.Update(ctx, b, d.want(q), func(tx *Tx) error {
+	err = d.o.Store.Update(ctx, b, d.want(q), func(tx *ownership.Tx) error {
 		f, refusal = d.rules.Lookup(tx, q)
 		sent = tx.Sent
 		return nil
@@ -93,13 +94,13 @@ func (d *Directory) lookup(ctx context.Context, b int, q Query) (f Found, sent t
 }
 
 // want prefetches what a look-up reads.
-func (d *Directory) want(q Query, sessions ...string) Select {
-	s := Select{Sessions: sessions}
+func (d *Directory) want(q ownership.Query, sessions ...string) ownership.Select {
+	s := ownership.Select{Sessions: sessions}
 	if q.ID != "" {
-		s.Rows = []Key{{Env: q.Env, Namespace: q.NS, ID: q.ID}}
+		s.Rows = []ownership.Key{{Env: q.Env, Namespace: q.NS, ID: q.ID}}
 	}
 	if d.o.Hostnames {
-		s.Bindings = []BindKey{d.rules.bindKey(q.Host, q.NS)}
+		s.Bindings = []ownership.BindKey{d.rules.BindKeyOf(q.Host, q.NS)}
 	} else {
 		s.Index = []string{"n:" + q.NS}
 	}
@@ -107,13 +108,13 @@ func (d *Directory) want(q Query, sessions ...string) Select {
 }
 
 // placement is what a found owner means for a forward.
-func (d *Directory) placement(f *Found, sent time.Time, epoch pinboard.Epoch, nonce Nonce) Placement {
+func (d *Directory) placement(f *ownership.Found, sent time.Time, epoch pinboard.Epoch, nonce ownership.Nonce) Placement {
 	s := &f.Session
 	d.sawEpoch(f.Key.Bucket(d.n), epoch)
 	d.hints.put(f.Key, s.Worker, epoch)
 	return Placement{
 		Key: f.Key, Worker: s.Worker, Epoch: epoch,
-		Fresh: f.Row.Nonce != Nonce{} && f.Row.Nonce == nonce, Nonce: nonce,
+		Fresh: f.Row.Nonce != ownership.Nonce{} && f.Row.Nonce == nonce, Nonce: nonce,
 		Settling: s.Restating != 0 || f.Now-s.At < youngSession.Microseconds(),
 		Draining: s.OwnDrain || s.Drain,
 		Sent:     sent,
@@ -123,7 +124,7 @@ func (d *Directory) placement(f *Found, sent time.Time, epoch pinboard.Epoch, no
 
 // place gives a vacant id to a worker. A candidate that the store no longer
 // accepts means an old roster: it is read again and another is picked.
-func (d *Directory) place(ctx context.Context, b int, q Query, r Request) (Placement, error) {
+func (d *Directory) place(ctx context.Context, b int, q ownership.Query, r Request) (Placement, error) {
 	q.Nonce = d.nonce()
 	avoid := []string{r.Avoid}
 	for try := range placeTries {
@@ -144,7 +145,7 @@ func (d *Directory) place(ctx context.Context, b int, q Query, r Request) (Place
 }
 
 // choose picks a candidate from the roster.
-func (d *Directory) choose(ctx context.Context, b int, q Query, r Request, avoid []string, stale bool) (string, error) {
+func (d *Directory) choose(ctx context.Context, b int, q ownership.Query, r Request, avoid []string, stale bool) (string, error) {
 	env := q.Env
 	if d.o.Hostnames {
 		env = d.known.env(q.Host, q.NS)
@@ -170,12 +171,12 @@ func (d *Directory) choose(ctx context.Context, b int, q Query, r Request, avoid
 // tryPlace writes the placement. A lost reply is looked up by its nonce once
 // (R2, R10); anything else unknown is an error and the row, if it was written,
 // is found by the next resolve.
-func (d *Directory) tryPlace(ctx context.Context, b int, q Query, w string) (p Placement, ok bool, err error) {
-	var f Found
-	var m *Mint
+func (d *Directory) tryPlace(ctx context.Context, b int, q ownership.Query, w string) (p Placement, ok bool, err error) {
+	var f ownership.Found
+	var m *ownership.Mint
 	var sent time.Time
 	var refusal *pinboard.Refusal
-	err = d.o.Store.Update(ctx, b, d.want(q, w), func(tx *Tx) error {
+	err = d.o.Store.Update(ctx, b, d.want(q, w), func(tx *ownership.Tx) error {
 		f, m, ok, refusal = d.rules.Place(tx, q, w, pinboard.Epoch(d.seen[b].Load()))
 		sent = tx.Sent
 		return nil
@@ -202,15 +203,15 @@ func (d *Directory) tryPlace(ctx context.Context, b int, q Query, w string) (p P
 
 // env is the env that this node last saw behind a binding.
 func (k *known) env(host, ns string) string {
-	if v, ok := k.envs.Load(BindKey{host, ns}); ok {
+	if v, ok := k.envs.Load(ownership.BindKey{Host: host, Namespace: ns}); ok {
 		return v.(string)
 	}
 	return ""
 }
 
 func (k *known) bind(host, ns, env string) {
-	if host == World || k.env(host, ns) == env {
+	if host == ownership.World || k.env(host, ns) == env {
 		return
 	}
-	k.envs.Store(BindKey{strings.Clone(host), strings.Clone(ns)}, strings.Clone(env))
+	k.envs.Store(ownership.BindKey{Host: strings.Clone(host), Namespace: strings.Clone(ns)}, strings.Clone(env))
 }

@@ -2,6 +2,7 @@ package directory
 
 import (
 	"context"
+	"pinboard/internal/ownership"
 	"slices"
 	"sync"
 	"time"
@@ -23,9 +24,9 @@ type roster struct {
 	mu       sync.Mutex
 	read     time.Time
 	gen      string
-	now      Micros // the store's clock when read
-	sessions []Session
-	reports  map[string]Micros // deadline at the last report: it moves with each beat
+	now      ownership.Micros // the store's clock when read
+	sessions []ownership.Session
+	reports  map[string]ownership.Micros // deadline at the last report: it moves with each beat
 	placed   map[string]int
 	reading  chan struct{} // closed when the read under way ends
 	err      error
@@ -76,11 +77,11 @@ func (d *Directory) refresh(ctx context.Context, b int) error {
 	r.reading = done
 	r.mu.Unlock()
 
-	var sessions []Session
+	var sessions []ownership.Session
 	var gen string
-	var now Micros
-	err := d.o.Store.Update(ctx, b, Select{Roster: true}, func(tx *Tx) error {
-		d.rules.begin(tx, d.long.Load())
+	var now ownership.Micros
+	err := d.o.Store.Update(ctx, b, ownership.Select{Roster: true}, func(tx *ownership.Tx) error {
+		d.rules.Begin(tx, d.long.Load())
 		sessions, gen, now = tx.Roster(), tx.Meta.Gen, tx.Now
 		raise(&d.long, tx.Meta.Longest)
 		return nil
@@ -113,8 +114,8 @@ func (d *Directory) recent(ctx context.Context) error {
 }
 
 // take adopts a reading; r.mu is held.
-func (r *roster) take(sessions []Session, gen string, now Micros, at time.Time) {
-	reports := make(map[string]Micros, len(sessions))
+func (r *roster) take(sessions []ownership.Session, gen string, now ownership.Micros, at time.Time) {
+	reports := make(map[string]ownership.Micros, len(sessions))
 	placed := make(map[string]int, len(sessions))
 	for i := range sessions {
 		id := sessions[i].Worker.Session
@@ -145,7 +146,7 @@ func (d *Directory) candidates(ctx context.Context, b int, host, env, ns string,
 	for i := range r.sessions {
 		s := &r.sessions[i]
 		id := s.Worker.Session
-		if s.Eligible(r.gen) && s.Worker.serves(host, env, ns) && now < s.Until-d.rules.Slack-margin(s.TTL) && !slices.Contains(avoid, id) {
+		if s.Eligible(r.gen) && s.Worker.Serves(host, env, ns) && now < s.Until-d.rules.Slack-ownership.Margin(s.TTL) && !slices.Contains(avoid, id) {
 			cs = append(cs, pick.Candidate{Session: id, Process: s.Worker.Process, Headroom: s.Headroom})
 		}
 	}

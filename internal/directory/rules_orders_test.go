@@ -6,6 +6,7 @@ import (
 
 	"pinboard"
 	"pinboard/internal/directory"
+	"pinboard/internal/ownership"
 )
 
 func TestF2StreamsAreCutWhenTheRowIsGoneOrAnothersAndNotByARestatement(t *testing.T) {
@@ -51,9 +52,9 @@ func TestF4AWindDownEndsByTheWorkersReleaseAndNotByAckOrDeadline(t *testing.T) {
 	if ok, err := w.nodes[0].WindDown(bg, directory.WindDown{Namespace: "/threads", ID: "a", Deadline: &order}); !ok || err != nil {
 		t.Fatal(ok, err)
 	}
-	beat := func(acks ...string) []directory.Message {
+	beat := func(acks ...string) []ownership.Message {
 		t.Helper()
-		g, err := w.nodes[1].Beat(bg, directory.Beat{Session: a.session, Owner: a.reg.Worker.Owner, Headroom: 100, Proof: directory.ProofOK, Acks: acks, HasAcks: len(acks) > 0})
+		g, err := w.nodes[1].Beat(bg, ownership.Beat{Session: a.session, Headroom: 100, Proof: ownership.ProofOK, Acks: acks, HasAcks: len(acks) > 0})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -114,13 +115,13 @@ func TestF4AMutedWorkerGetsAnOrderTwiceAndARestateOrderAfterFourLeases(t *testin
 	w.nodes[0].WindDown(bg, directory.WindDown{Namespace: "/threads", ID: "a", Deadline: &d})
 	got := map[string]int{}
 	for range 40 {
-		g, err := w.nodes[0].Beat(bg, directory.Beat{Session: a.session, Owner: a.reg.Worker.Owner, Headroom: 1, Proof: directory.ProofOK})
+		g, err := w.nodes[0].Beat(bg, ownership.Beat{Session: a.session, Headroom: 1, Proof: ownership.ProofOK})
 		if isReregister(err) {
 			a.register(0) // not listed
 			w.after(lease)
-			a.register(0).beatWith(0, directory.ProofOK)
+			a.register(0).beatWith(0, ownership.ProofOK)
 			w.after(lease) // it never acked: R5
-			a.register(0).beatWith(0, directory.ProofOK)
+			a.register(0).beatWith(0, ownership.ProofOK)
 			w.place(0, "a")
 			if len(got) != 2 {
 				t.Fatalf("orders %v, want the wind-down and the eviction", got)

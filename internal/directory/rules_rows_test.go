@@ -7,6 +7,7 @@ import (
 
 	"pinboard"
 	"pinboard/internal/directory"
+	"pinboard/internal/ownership"
 )
 
 func TestR2OnlyTheCreatorForwardsUnconfirmedAndALostReplyIsStillTheCreators(t *testing.T) {
@@ -85,7 +86,7 @@ func TestR6AfterAFastRestartRestatedIDsComeBackWithAFreshEpoch(t *testing.T) {
 	first := w.place(0, "a")
 	w.place(1, "a")
 	im := w.store.Image()
-	w.old = map[string]func() directory.Micros{"run1": func() directory.Micros { return w.now.UnixMicro() }}
+	w.old = map[string]func() ownership.Micros{"run1": func() ownership.Micros { return w.now.UnixMicro() }}
 	w.store.Restart("run2", im)
 	w.refused(0, "a", pinboard.ColdStart)
 	if _, err := a.beat(0); !isReregister(err) {
@@ -109,7 +110,7 @@ func TestR6AHitEndsTheOldEpochsRightToRelease(t *testing.T) {
 	a := w.proc("w1").register(0)
 	first := w.place(0, "a")
 	w.place(1, "a")
-	w.old = map[string]func() directory.Micros{"run1": func() directory.Micros { return w.now.UnixMicro() }}
+	w.old = map[string]func() ownership.Micros{"run1": func() ownership.Micros { return w.now.UnixMicro() }}
 	w.store.Restart("run2", w.store.Image())
 	a.register(0, "a")
 	again := w.place(0, "a")
@@ -184,7 +185,7 @@ func TestAnOldDialectIsNeverMadeToAbortEverything(t *testing.T) {
 	for i := range 20 {
 		w.place(0, fmt.Sprint("id", i))
 	}
-	if err := a.beatWith(0, directory.ProofOK); err != nil {
+	if err := a.beatWith(0, ownership.ProofOK); err != nil {
 		t.Fatalf("beat: %v", err)
 	}
 }

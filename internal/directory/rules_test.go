@@ -8,18 +8,19 @@ import (
 
 	"pinboard"
 	"pinboard/internal/directory"
+	"pinboard/internal/ownership"
 )
 
 // A faulty store fails chosen updates before (not applied) or after (applied,
 // the reply lost) they happen.
 type faulty struct {
-	directory.Store
+	ownership.Store
 	before, after func(bucket int) bool
 }
 
 var errAway = errors.New("store away")
 
-func (f *faulty) Update(ctx context.Context, b int, s directory.Select, rule func(*directory.Tx) error) error {
+func (f *faulty) Update(ctx context.Context, b int, s ownership.Select, rule func(*ownership.Tx) error) error {
 	if f.before != nil && f.before(b) {
 		return errAway
 	}
@@ -31,10 +32,10 @@ func (f *faulty) Update(ctx context.Context, b int, s directory.Select, rule fun
 }
 
 func isReregister(err error) bool { return errors.As(err, new(directory.Reregister)) }
-func isWait(err error) bool       { return errors.As(err, new(directory.Wait)) }
+func isWait(err error) bool       { return errors.As(err, new(ownership.Wait)) }
 
-func (p *proc) beatWith(n int, proof directory.Proof) error {
-	_, err := p.w.nodes[n].Beat(bg, directory.Beat{Session: p.session, Owner: p.reg.Worker.Owner, Headroom: 100, Proof: proof})
+func (p *proc) beatWith(n int, proof ownership.Proof) error {
+	_, err := p.w.nodes[n].Beat(bg, ownership.Beat{Session: p.session, Headroom: 100, Proof: proof})
 	return err
 }
 
@@ -104,7 +105,7 @@ func TestL7AnAddressChangesHandsOnceProved(t *testing.T) {
 	w.after(lease/2 + time.Second)
 	b.register(0)
 	w.refused(0, "a", pinboard.OwnerReplaced)
-	if err := a.beatWith(0, directory.ProofRefused); !isWait(err) {
+	if err := a.beatWith(0, ownership.ProofRefused); !isWait(err) {
 		t.Fatalf("the older session's beat: %v", err)
 	}
 	w.after(lease / 2)
@@ -115,7 +116,7 @@ func TestL7AnAddressChangesHandsOnceProved(t *testing.T) {
 	if err := w.nodes[0].Deregister(bg, b.reg.Worker.Owner, b.session); err != nil {
 		t.Fatal(err)
 	}
-	if err := a.beatWith(0, directory.ProofOK); !isReregister(err) {
+	if err := a.beatWith(0, ownership.ProofOK); !isReregister(err) {
 		t.Fatalf("the older session proves its URL again: %v", err)
 	}
 	a.register(0, "a").mustBeat(0)

@@ -9,22 +9,23 @@ import (
 
 	"pinboard"
 	"pinboard/internal/directory"
+	"pinboard/internal/ownership"
 )
 
 func TestDegradedCausesAreClearedOnlyByTheirOwnSuccess(t *testing.T) {
 	w := newWorld(t, 1).warm()
 	a := w.proc("w1").register(0)
 	w.place(0, "a")
-	if err := a.beatWith(0, directory.ProofMissing); err != nil {
+	if err := a.beatWith(0, ownership.ProofMissing); err != nil {
 		t.Fatal(err)
 	}
 	w.place(0, "a") // keeps its ids and forwards
 	w.refused(0, "new", pinboard.NoLiveBackends)
-	if err := a.beatWith(0, directory.ProofRefused); err != nil {
+	if err := a.beatWith(0, ownership.ProofRefused); err != nil {
 		t.Fatal(err)
 	}
 	w.refused(0, "a", pinboard.WorkerNotReady)
-	if err := a.beatWith(0, directory.ProofOK); err != nil {
+	if err := a.beatWith(0, ownership.ProofOK); err != nil {
 		t.Fatal(err)
 	}
 	w.place(0, "a")
@@ -35,12 +36,12 @@ func TestAfterThreeLeasesOfFailedProofsTheLeaseRunsOut(t *testing.T) {
 	w := newWorld(t, 1).warm()
 	a := w.proc("w1").register(0)
 	for range 6 {
-		if err := a.beatWith(0, directory.ProofMissing); err != nil {
+		if err := a.beatWith(0, ownership.ProofMissing); err != nil {
 			t.Fatal(err)
 		}
 		w.after(lease / 2)
 	}
-	if err := a.beatWith(0, directory.ProofMissing); !isWait(err) {
+	if err := a.beatWith(0, ownership.ProofMissing); !isWait(err) {
 		t.Fatalf("after three leases: %v", err)
 	}
 }
@@ -58,7 +59,7 @@ func TestBadAttestationOfASettledSessionStopsForwardsUntilASuccess(t *testing.T)
 		t.Fatalf("settled session: %+v", v)
 	}
 	w.refused(0, "a", pinboard.WorkerNotReady)
-	if err := a.beatWith(0, directory.ProofNone); err != nil {
+	if err := a.beatWith(0, ownership.ProofNone); err != nil {
 		t.Fatal(err)
 	}
 	w.refused(0, "a", pinboard.WorkerNotReady) // a proven worker has to prove itself again
@@ -84,7 +85,7 @@ func TestBadAttestationOfAnUnprovenSessionIsTriedAgainAtEachBeat(t *testing.T) {
 		w.nodes[0].Report(bg, p, directory.BadAttestation)
 		w.refused(0, "a", pinboard.WorkerNotReady)
 		w.after(time.Second)
-		if err := a.beatWith(0, directory.ProofNone); err != nil {
+		if err := a.beatWith(0, ownership.ProofNone); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -193,7 +194,7 @@ func TestFailedConnectsDegradeAndAConnectAtABeatClears(t *testing.T) {
 	works := false
 	w := newWorld(t, 1, func(o *directory.Options) {
 		o.Go = func(f func()) { f() }
-		o.Connect = func(context.Context, *directory.Worker) error {
+		o.Connect = func(context.Context, *ownership.Worker) error {
 			if works {
 				return nil
 			}
@@ -271,7 +272,7 @@ func TestEventsTellEveryChangeOfOwnerWithItsEpoch(t *testing.T) {
 		t.Fatalf("got %q, want %q", got, want)
 	}
 	var paged int
-	var rest []directory.Entry
+	var rest []ownership.Entry
 	for after, more := "", true; more; paged++ {
 		page, next, err := w.nodes[1].Events(bg, after, 1)
 		if err != nil {

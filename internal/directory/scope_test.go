@@ -8,6 +8,7 @@ import (
 
 	"pinboard"
 	"pinboard/internal/directory"
+	"pinboard/internal/ownership"
 )
 
 // host returns a process of a deployment in hostname mode.
@@ -136,7 +137,7 @@ func TestDisplacementSupersedesWaitsAndRefusesLowerEpochs(t *testing.T) {
 	blue := w.host("w1", "app.test", "blue", 1).register(0)
 	w.placeAt("app.test", "x")
 	same := w.host("w2", "app.test", "green", 1)
-	if err := same.tryRegister(0); !errors.As(err, new(directory.Conflict)) {
+	if err := same.tryRegister(0); !errors.As(err, new(ownership.Conflict)) {
 		t.Fatalf("equal epoch, another env: %v", err)
 	}
 	w.placeAt("app.test", "x")
@@ -147,7 +148,7 @@ func TestDisplacementSupersedesWaitsAndRefusesLowerEpochs(t *testing.T) {
 		t.Fatalf("the displaced worker's beat: %v", err)
 	}
 	lower := w.host("w4", "app.test", "blue", 1)
-	if err := lower.tryRegister(0); !errors.As(err, new(directory.Conflict)) {
+	if err := lower.tryRegister(0); !errors.As(err, new(ownership.Conflict)) {
 		t.Fatalf("lower epoch: %v", err)
 	}
 	w.pass(lease-time.Second, green)
@@ -192,7 +193,7 @@ func TestABindingCanBeDeleted(t *testing.T) {
 	w := newWorld(t, 1, hostnames).warm()
 	w.host("w1", "app.test", "mistake", 1<<60).register(0)
 	right := w.host("w2", "app.test", "right", 1)
-	if err := right.tryRegister(0); !errors.As(err, new(directory.Conflict)) {
+	if err := right.tryRegister(0); !errors.As(err, new(ownership.Conflict)) {
 		t.Fatalf("got %v", err)
 	}
 	if ok, err := w.nodes[0].DeleteBinding(bg, "app.test", "/threads"); !ok || err != nil {

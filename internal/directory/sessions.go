@@ -2,6 +2,7 @@ package directory
 
 import (
 	"context"
+	"pinboard/internal/ownership"
 	"strconv"
 	"time"
 
@@ -26,13 +27,13 @@ func (d *Directory) Register(ctx context.Context, reg *Registration) (Grant, err
 	}
 	w.Session, w.Process, w.LeaseMs = d.sessionID(), ProcessOf(w.ClientID, w.Secret), d.o.Lease.Milliseconds()
 	claims, bad := d.claims(&w, reg.Instances)
-	e := Enrol{Worker: &w, Headroom: reg.Headroom, Draining: reg.Draining, Prev: reg.PrevSession,
+	e := ownership.Enrol{Worker: &w, Headroom: reg.Headroom, Draining: reg.Draining, Prev: reg.PrevSession,
 		Longest: d.long.Load(), OldNow: d.o.OldNow}
 	if err := d.admit(ctx, &w, &e, len(reg.Instances) > 0); err != nil {
 		return Grant{}, joined(err)
 	}
-	grants := make([]Enrolled, d.n)
-	dups := make([][]Key, d.n)
+	grants := make([]ownership.Enrolled, d.n)
+	dups := make([][]ownership.Key, d.n)
 	err := d.each(func(b int) (err error) {
 		grants[b], dups[b], err = d.enrol(ctx, b, e, claims[b])
 		return err
@@ -59,7 +60,7 @@ func (d *Directory) Register(ctx context.Context, reg *Registration) (Grant, err
 	return g, nil
 }
 
-func drainLeft(at, now Micros) *time.Duration {
+func drainLeft(at, now ownership.Micros) *time.Duration {
 	if at == 0 {
 		return nil
 	}
@@ -68,9 +69,9 @@ func drainLeft(at, now Micros) *time.Duration {
 }
 
 // world puts the worker into the mode's world.
-func (d *Directory) world(w *Worker) error {
+func (d *Directory) world(w *ownership.Worker) error {
 	if !d.o.Hostnames {
-		w.Hostname, w.Env, w.Envs, w.Takeover, w.BindEpoch = World, World, nil, "", 0
+		w.Hostname, w.Env, w.Envs, w.Takeover, w.BindEpoch = ownership.World, ownership.World, nil, "", 0
 		return nil
 	}
 	if w.Hostname == "" {
@@ -87,16 +88,16 @@ func (d *Directory) world(w *Worker) error {
 
 // claims sorts the restated ids by bucket; what cannot be routed is a
 // duplicate at once (protocol.md section 7).
-func (d *Directory) claims(w *Worker, instances map[string][]string) (byBucket [][]Key, bad []ID) {
-	byBucket = make([][]Key, d.n)
+func (d *Directory) claims(w *ownership.Worker, instances map[string][]string) (byBucket [][]ownership.Key, bad []ID) {
+	byBucket = make([][]ownership.Key, d.n)
 	served := map[string]bool{}
 	for _, ns := range w.Namespaces {
 		served[ns] = true
 	}
-	dup := map[Key]bool{}
+	dup := map[ownership.Key]bool{}
 	for _, ns := range sortedKeys(instances) {
 		for _, id := range instances[ns] {
-			k := Key{Env: w.EnvOf(ns), Namespace: ns, ID: id}
+			k := ownership.Key{Env: w.EnvOf(ns), Namespace: ns, ID: id}
 			switch {
 			case !served[ns] || !pinboard.ValidID(id):
 				bad = append(bad, ID{ns, id})
@@ -111,12 +112,12 @@ func (d *Directory) claims(w *Worker, instances map[string][]string) (byBucket [
 
 // admit asks one bucket first, so that a refused registration normally leaves
 // no trace, and learns whether the process has a past (L5).
-func (d *Directory) admit(ctx context.Context, w *Worker, e *Enrol, restates bool) error {
-	b := Key{ID: w.ClientID}.Bucket(d.n)
+func (d *Directory) admit(ctx context.Context, w *ownership.Worker, e *ownership.Enrol, restates bool) error {
+	b := ownership.Key{ID: w.ClientID}.Bucket(d.n)
 	var refusal error
-	err := d.o.Store.Update(ctx, b, enrolSelect(w, nil, e.Prev), func(tx *Tx) error {
+	err := d.o.Store.Update(ctx, b, enrolSelect(w, nil, e.Prev), func(tx *ownership.Tx) error {
 		refusal = d.rules.Admit(tx, e)
-		w.Past = restates || e.Prev != "" || tx.Index(byProcess(w.Process)) != ""
+		w.Past = restates || e.Prev != "" || tx.Index(ownership.ByProcess(w.Process)) != ""
 		return nil
 	})
 	if err != nil {
@@ -125,15 +126,15 @@ func (d *Directory) admit(ctx context.Context, w *Worker, e *Enrol, restates boo
 	return refusal
 }
 
-func enrolSelect(w *Worker, rows []Key, prev string) Select {
-	s := Select{Rows: rows, Index: []string{byProcess(w.Process), byClient(w.ClientID), byURL(w.URL)}, Orders: []string{w.Process}}
+func enrolSelect(w *ownership.Worker, rows []ownership.Key, prev string) ownership.Select {
+	s := ownership.Select{Rows: rows, Index: []string{ownership.ByProcess(w.Process), ownership.ByClient(w.ClientID), ownership.ByURL(w.URL)}, Orders: []string{w.Process}}
 	if prev != "" {
 		s.Sessions = []string{prev}
 	}
 	for _, ns := range w.Namespaces {
 		s.Index = append(s.Index, "n:"+ns)
-		if w.Hostname != World {
-			s.Bindings = append(s.Bindings, BindKey{w.Hostname, ns})
+		if w.Hostname != ownership.World {
+			s.Bindings = append(s.Bindings, ownership.BindKey{Host: w.Hostname, Namespace: ns})
 			s.Index = append(s.Index, "t:"+w.EnvOf(ns))
 		}
 	}
@@ -141,15 +142,15 @@ func enrolSelect(w *Worker, rows []Key, prev string) Select {
 }
 
 // enrol registers in one bucket, chunk by chunk.
-func (d *Directory) enrol(ctx context.Context, b int, e Enrol, claims []Key) (last Enrolled, dups []Key, err error) {
+func (d *Directory) enrol(ctx context.Context, b int, e ownership.Enrol, claims []ownership.Key) (last ownership.Enrolled, dups []ownership.Key, err error) {
 	e.Seen = pinboard.Epoch(d.seen[b].Load())
 	for first := true; first || len(claims) > 0; first = false {
 		n := min(enrolChunk, len(claims))
 		e.Claims, claims = claims[:n], claims[n:]
 		e.Last = len(claims) == 0
 		displaced := last.Displaced
-		var minted []*Mint
-		err = d.o.Store.Update(ctx, b, enrolSelect(e.Worker, e.Claims, e.Prev), func(tx *Tx) (err error) {
+		var minted []*ownership.Mint
+		err = d.o.Store.Update(ctx, b, enrolSelect(e.Worker, e.Claims, e.Prev), func(tx *ownership.Tx) (err error) {
 			last, err = d.rules.Register(tx, &e)
 			minted = tx.Out.Minted
 			return err
@@ -168,7 +169,7 @@ func (d *Directory) enrol(ctx context.Context, b int, e Enrol, claims []Key) (la
 }
 
 // settle starts the wait of displaced bindings once every bucket has them (H1).
-func (d *Directory) settle(ctx context.Context, w *Worker, grants []Enrolled) error {
+func (d *Directory) settle(ctx context.Context, w *ownership.Worker, grants []ownership.Enrolled) error {
 	changed := false
 	for _, g := range grants {
 		changed = changed || g.Displaced
@@ -177,7 +178,7 @@ func (d *Directory) settle(ctx context.Context, w *Worker, grants []Enrolled) er
 		return nil
 	}
 	return d.each(func(b int) error {
-		return d.o.Store.Update(ctx, b, enrolSelect(w, nil, ""), func(tx *Tx) error {
+		return d.o.Store.Update(ctx, b, enrolSelect(w, nil, ""), func(tx *ownership.Tx) error {
 			d.rules.Settle(tx, w)
 			return nil
 		})
@@ -187,11 +188,11 @@ func (d *Directory) settle(ctx context.Context, w *Worker, grants []Enrolled) er
 // Session returns the worker behind a session id, for the proof that comes
 // with a beat and for the check whose token it is. An unknown session is
 // Reregister; a deregistered one is Gone.
-func (d *Directory) Session(ctx context.Context, sid string) (*Worker, error) {
-	var s *Session
-	b := Key{ID: sid}.Bucket(d.n)
-	err := d.o.Store.Update(ctx, b, Select{Sessions: []string{sid}}, func(tx *Tx) error {
-		d.rules.begin(tx, 0)
+func (d *Directory) Session(ctx context.Context, sid string) (*ownership.Worker, error) {
+	var s *ownership.Session
+	b := ownership.Key{ID: sid}.Bucket(d.n)
+	err := d.o.Store.Update(ctx, b, ownership.Select{Sessions: []string{sid}}, func(tx *ownership.Tx) error {
+		d.rules.Begin(tx, 0)
 		s = tx.Session(sid)
 		return nil
 	})
@@ -209,17 +210,17 @@ func (d *Directory) Session(ctx context.Context, sid string) (*Worker, error) {
 // Beat renews a session in every bucket, or says what the worker must do. The
 // answer is a Grant only when every bucket took it (L2). Errors: Reregister,
 // Superseded, Gone, Wait, or StoreUnavailable.
-func (d *Directory) Beat(ctx context.Context, b Beat) (Grant, error) {
+func (d *Directory) Beat(ctx context.Context, b ownership.Beat) (Grant, error) {
 	ctx, cancel := d.o.Within(ctx, callTime)
 	defer cancel()
-	all := make([]Renewal, d.n)
-	sel := Select{Sessions: []string{b.Session}, Counts: []string{PlaceCount(b.Session)}}
+	all := make([]ownership.Renewal, d.n)
+	sel := ownership.Select{Sessions: []string{b.Session}, Counts: []string{ownership.PlaceCount(b.Session)}}
 	if p := d.roster.process(b.Session); p != "" {
 		sel.Orders = []string{p}
 	}
 	err := d.each(func(i int) error {
-		return d.o.Store.Update(ctx, i, sel, func(tx *Tx) error {
-			all[i] = d.rules.Renew(tx, Pulse{Beat: b, Longest: d.long.Load()})
+		return d.o.Store.Update(ctx, i, sel, func(tx *ownership.Tx) error {
+			all[i] = d.rules.Renew(tx, ownership.Pulse{Beat: b, Longest: d.long.Load()})
 			return nil
 		})
 	})
@@ -235,37 +236,37 @@ func (d *Directory) Beat(ctx context.Context, b Beat) (Grant, error) {
 		placed += r.Placed
 		g.Messages = append(g.Messages, r.Messages...)
 	}
-	if d.o.Connect != nil && worst.Lease.Degraded&ConnectsFailed != 0 {
+	if d.o.Connect != nil && worst.Lease.Degraded&ownership.ConnectsFailed != 0 {
 		d.o.Go(func() { d.tryConnect(worst.Worker) })
 	}
 	g.Draining, g.DrainLeft = worst.Lease.Drain, drainLeft(worst.Lease.DrainAt, worst.Now)
-	if worst.Standing == Renewed && placed > d.o.PlaceLimit && d.rules.mayOrder(&worst.Lease, worst.Now) {
-		worst.Standing, worst.Reason = Due, "more than "+strconv.FormatInt(d.o.PlaceLimit, 10)+" placements since the last restatement"
+	if worst.Standing == ownership.Renewed && placed > d.o.PlaceLimit && d.rules.MayOrder(&worst.Lease, worst.Now) {
+		worst.Standing, worst.Reason = ownership.Due, "more than "+strconv.FormatInt(d.o.PlaceLimit, 10)+" placements since the last restatement"
 	}
 	return g, d.answer(ctx, b.Session, worst)
 }
 
 // answer turns the worst standing into the beat's error, nil for a renewal. A
 // restate order is given only after every bucket knows of it (L9, F3).
-func (d *Directory) answer(ctx context.Context, session string, r Renewal) error {
+func (d *Directory) answer(ctx context.Context, session string, r ownership.Renewal) error {
 	switch r.Standing {
-	case Renewed:
+	case ownership.Renewed:
 		return nil
-	case Over:
+	case ownership.Over:
 		return Gone{}
-	case Ousted:
+	case ownership.Ousted:
 		return Superseded{r.Lease.Super, r.Lease.SuperAt}
-	case Unrenewed:
+	case ownership.Unrenewed:
 		if r.Lease.Ejected {
 			// A bucket that missed the order would go on renewing; one that
 			// cannot be told now is told at the next beat.
 			_, _ = d.onSession(ctx, Selector{Session: session}, d.rules.Eject)
 		}
-		return Wait{r.Reason, time.Second}
+		return ownership.Wait{Reason: r.Reason, After: time.Second}
 	}
 	err := d.each(func(b int) error {
-		return d.o.Store.Update(ctx, b, Select{Sessions: []string{session}}, func(tx *Tx) error {
-			d.rules.MarkRestating(tx, session, r.Standing == Due)
+		return d.o.Store.Update(ctx, b, ownership.Select{Sessions: []string{session}}, func(tx *ownership.Tx) error {
+			d.rules.MarkRestating(tx, session, r.Standing == ownership.Due)
 			return nil
 		})
 	})
@@ -280,7 +281,7 @@ func (d *Directory) answer(ctx context.Context, session string, r Renewal) error
 func (d *Directory) Release(ctx context.Context, owner string, items []Release) (n int, err error) {
 	ctx, cancel := d.o.Within(ctx, mutateTime)
 	defer cancel()
-	speaking := map[string]*Worker{}
+	speaking := map[string]*ownership.Worker{}
 	for _, it := range items {
 		w, err := d.speaker(ctx, owner, it.Session, it.ClientID, speaking)
 		if err != nil {
@@ -289,9 +290,9 @@ func (d *Directory) Release(ctx context.Context, owner string, items []Release) 
 		if w == nil || !pinboard.ValidID(it.ID) {
 			continue
 		}
-		k := Key{Env: w.EnvOf(it.Namespace), Namespace: it.Namespace, ID: it.ID}
+		k := ownership.Key{Env: w.EnvOf(it.Namespace), Namespace: it.Namespace, ID: it.ID}
 		freed := false
-		err = d.o.Store.Update(ctx, k.Bucket(d.n), Select{Rows: []Key{k}, Sessions: []string{w.Session}}, func(tx *Tx) error {
+		err = d.o.Store.Update(ctx, k.Bucket(d.n), ownership.Select{Rows: []ownership.Key{k}, Sessions: []string{w.Session}}, func(tx *ownership.Tx) error {
 			freed = d.rules.Release(tx, k, w.Session, it.Epoch, it.HasEpoch)
 			return nil
 		})
@@ -308,21 +309,21 @@ func (d *Directory) Release(ctx context.Context, owner string, items []Release) 
 
 // speaker is the session that an item speaks for, nil if it is unknown or
 // another token's.
-func (d *Directory) speaker(ctx context.Context, owner, session, client string, cache map[string]*Worker) (*Worker, error) {
+func (d *Directory) speaker(ctx context.Context, owner, session, client string, cache map[string]*ownership.Worker) (*ownership.Worker, error) {
 	if w, ok := cache[session+"\x00"+client]; ok {
 		return w, nil
 	}
-	b := Key{ID: session}.Bucket(d.n)
-	sel := Select{Sessions: []string{session}}
+	b := ownership.Key{ID: session}.Bucket(d.n)
+	sel := ownership.Select{Sessions: []string{session}}
 	if session == "" {
-		b, sel = Key{ID: client}.Bucket(d.n), Select{Index: []string{byClient(client)}}
+		b, sel = ownership.Key{ID: client}.Bucket(d.n), ownership.Select{Index: []string{ownership.ByClient(client)}}
 	}
-	var w *Worker
-	err := d.o.Store.Update(ctx, b, sel, func(tx *Tx) error {
-		d.rules.begin(tx, 0)
+	var w *ownership.Worker
+	err := d.o.Store.Update(ctx, b, sel, func(tx *ownership.Tx) error {
+		d.rules.Begin(tx, 0)
 		id := session
 		if id == "" {
-			id = tx.Index(byClient(client))
+			id = tx.Index(ownership.ByClient(client))
 		}
 		if s := tx.Session(id); s != nil && s.Worker.Owner == owner {
 			w = s.Worker
@@ -340,12 +341,12 @@ func (d *Directory) speaker(ctx context.Context, owner, session, client string, 
 func (d *Directory) Deregister(ctx context.Context, owner, sid string) error {
 	ctx, cancel := d.o.Within(ctx, mutateTime)
 	defer cancel()
-	w, err := d.speaker(ctx, owner, sid, "", map[string]*Worker{})
+	w, err := d.speaker(ctx, owner, sid, "", map[string]*ownership.Worker{})
 	if err != nil || w == nil {
 		return joined(err)
 	}
 	return joined(d.each(func(b int) error {
-		return d.o.Store.Update(ctx, b, Select{Sessions: []string{sid}}, func(tx *Tx) error {
+		return d.o.Store.Update(ctx, b, ownership.Select{Sessions: []string{sid}}, func(tx *ownership.Tx) error {
 			d.rules.Deregister(tx, sid)
 			return nil
 		})
@@ -357,12 +358,12 @@ func (d *Directory) Deregister(ctx context.Context, owner, sid string) error {
 func (d *Directory) Tag(ctx context.Context, owner string, t Tag) (ok bool, err error) {
 	ctx, cancel := d.o.Within(ctx, mutateTime)
 	defer cancel()
-	w, err := d.speaker(ctx, owner, t.Session, "", map[string]*Worker{})
+	w, err := d.speaker(ctx, owner, t.Session, "", map[string]*ownership.Worker{})
 	if err != nil || w == nil || !pinboard.ValidID(t.ID) {
 		return false, joined(err)
 	}
-	k := Key{Env: w.EnvOf(t.Namespace), Namespace: t.Namespace, ID: t.ID}
-	err = d.o.Store.Update(ctx, k.Bucket(d.n), Select{Rows: []Key{k}, Sessions: []string{w.Session}}, func(tx *Tx) error {
+	k := ownership.Key{Env: w.EnvOf(t.Namespace), Namespace: t.Namespace, ID: t.ID}
+	err = d.o.Store.Update(ctx, k.Bucket(d.n), ownership.Select{Rows: []ownership.Key{k}, Sessions: []string{w.Session}}, func(tx *ownership.Tx) error {
 		ok = d.rules.Label(tx, k, w.Session, t.Epoch, t.Tag)
 		return nil
 	})

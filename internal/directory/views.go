@@ -3,26 +3,26 @@ package directory
 import (
 	"cmp"
 	"context"
+	"pinboard/internal/ownership"
 	"slices"
 	"strconv"
-	"strings"
 )
 
 // Workers lists workers by session id, limit at most, after the given one;
 // next is "" at the end.
 func (d *Directory) Workers(ctx context.Context, after string, limit int) (ws []WorkerInfo, next string, err error) {
-	var list []Session
+	var list []ownership.Session
 	var gen string
-	var now Micros
-	err = d.o.Store.Update(ctx, 0, Select{Roster: true}, func(tx *Tx) error {
-		d.rules.begin(tx, 0)
+	var now ownership.Micros
+	err = d.o.Store.Update(ctx, 0, ownership.Select{Roster: true}, func(tx *ownership.Tx) error {
+		d.rules.Begin(tx, 0)
 		list, gen, now = tx.Roster(), tx.Meta.Gen, tx.Now
 		return nil
 	})
 	if err != nil {
 		return nil, "", joined(err)
 	}
-	slices.SortFunc(list, func(a, b Session) int { return cmp.Compare(a.Worker.Session, b.Worker.Session) })
+	slices.SortFunc(list, func(a, b ownership.Session) int { return cmp.Compare(a.Worker.Session, b.Worker.Session) })
 	for i := range list {
 		if list[i].Worker.Session <= after {
 			continue
@@ -40,7 +40,7 @@ func (d *Directory) Workers(ctx context.Context, after string, limit int) (ws []
 func (d *Directory) countPlaced(ctx context.Context, ws []WorkerInfo) error {
 	names := make([]string, len(ws))
 	for i := range ws {
-		names[i] = PlaceCount(ws[i].SessionID)
+		names[i] = ownership.PlaceCount(ws[i].SessionID)
 	}
 	sums, err := d.counts(ctx, names)
 	for i := range ws {
@@ -52,8 +52,8 @@ func (d *Directory) countPlaced(ctx context.Context, ws []WorkerInfo) error {
 func (d *Directory) counts(ctx context.Context, names []string) ([]int64, error) {
 	per := make([][]int64, d.n)
 	err := d.each(func(b int) error {
-		return d.o.Store.Update(ctx, b, Select{Counts: names}, func(tx *Tx) error {
-			d.rules.begin(tx, 0)
+		return d.o.Store.Update(ctx, b, ownership.Select{Counts: names}, func(tx *ownership.Tx) error {
+			d.rules.Begin(tx, 0)
 			per[b] = make([]int64, len(names))
 			for i, name := range names {
 				per[b][i] = tx.Count(name)
@@ -71,14 +71,14 @@ func (d *Directory) counts(ctx context.Context, names []string) ([]int64, error)
 }
 
 // info is a session as operators see it.
-func info(s *Session, gen string, now Micros) WorkerInfo {
+func info(s *ownership.Session, gen string, now ownership.Micros) WorkerInfo {
 	w := s.Worker
 	in := WorkerInfo{
 		ClientID: w.ClientID, SessionID: w.Session, AdvertiseURL: w.URL, Namespaces: w.Namespaces,
-		Draining: s.Drain || s.OwnDrain, OwnDraining: s.OwnDrain, Degraded: s.Degraded.String(), State: s.state(gen, now),
+		Draining: s.Drain || s.OwnDrain, OwnDraining: s.OwnDrain, Degraded: s.Degraded.String(), State: s.State(gen, now),
 		Headroom: s.Headroom, LeaseLeftMs: max(0, (s.Until-now)/1000), RegisteredFor: max(0, (now-s.At)/1000), Owner: w.Owner,
 	}
-	if w.Hostname != World {
+	if w.Hostname != ownership.World {
 		in.Hostname, in.Env, in.Envs, in.BindEpoch = w.Hostname, w.Env, w.Envs, w.BindEpoch
 	}
 	if left := drainLeft(s.DrainAt, now); s.Drain && left != nil {
@@ -86,37 +86,6 @@ func info(s *Session, gen string, now Micros) WorkerInfo {
 		in.DrainLeftMs = &ms
 	}
 	return in
-}
-
-func (s *Session) state(gen string, now Micros) string {
-	switch {
-	case s.Ended != 0:
-		return "ended"
-	case s.Restated || s.Successor != "":
-		return "succeeded"
-	case s.Super != "":
-		return "superseded"
-	case s.Gen != gen || now >= s.Until:
-		return "lapsed"
-	case s.Ejected:
-		return "ejected"
-	case s.Replaced != "":
-		return "replaced"
-	case s.Restating != 0:
-		return "restating"
-	}
-	return "live"
-}
-
-// String lists the causes, "" for none.
-func (g Degrade) String() string {
-	var out []string
-	for i, name := range []string{"proof_missing", "proof_refused", "connects_failed"} {
-		if g&(1<<i) != 0 {
-			out = append(out, name)
-		}
-	}
-	return strings.Join(out, ",")
 }
 
 // An Overview is the fleet at a glance; Workers is paged.
@@ -165,10 +134,10 @@ func (d *Directory) placedCounts(ctx context.Context) ([]PlacedCount, error) {
 		for _, ns := range s.Worker.Namespaces {
 			env := s.Worker.EnvOf(ns)
 			c := PlacedCount{Env: env, Namespace: ns}
-			if env == World {
+			if env == ownership.World {
 				c.Env = ""
 			}
-			names[RowCount(env, ns)] = c
+			names[ownership.RowCount(env, ns)] = c
 		}
 	}
 	d.roster.mu.Unlock()
@@ -187,12 +156,12 @@ func (d *Directory) placedCounts(ctx context.Context) ([]PlacedCount, error) {
 
 // Events lists ownership changes, newest first, older than the time "after"
 // (microseconds of the store, "" for now); next is "" at the end of the rings.
-func (d *Directory) Events(ctx context.Context, after string, limit int) (out []Entry, next string, err error) {
+func (d *Directory) Events(ctx context.Context, after string, limit int) (out []ownership.Entry, next string, err error) {
 	before, perr := strconv.ParseInt(after, 10, 64)
 	if perr != nil {
 		before = 1 << 62
 	}
-	per := make([][]Entry, d.n)
+	per := make([][]ownership.Entry, d.n)
 	err = d.each(func(b int) (err error) {
 		per[b], err = d.o.Store.Entries(ctx, b, ringRead)
 		return err
@@ -207,7 +176,7 @@ func (d *Directory) Events(ctx context.Context, after string, limit int) (out []
 			}
 		}
 	}
-	slices.SortStableFunc(out, func(a, b Entry) int { return cmp.Compare(b.At, a.At) })
+	slices.SortStableFunc(out, func(a, b ownership.Entry) int { return cmp.Compare(b.At, a.At) })
 	for limit < len(out) && out[limit].At == out[limit-1].At {
 		limit++ // a page never parts what happened at one time
 	}
@@ -258,7 +227,7 @@ func (d *Directory) WorkerStates(ctx context.Context) (map[string]int, error) {
 	out := map[string]int{}
 	for i := range r.sessions {
 		s := &r.sessions[i]
-		switch state := s.state(r.gen, now); {
+		switch state := s.State(r.gen, now); {
 		case state == "live" && s.Degraded != 0:
 			out["degraded"]++
 			out["live"]++

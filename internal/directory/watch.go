@@ -2,7 +2,7 @@ package directory
 
 import (
 	"context"
-	"time"
+	"pinboard/internal/ownership"
 )
 
 // Recheck re-reads the rows behind open streams and moves each deadline to the
@@ -31,34 +31,15 @@ func (d *Directory) Recheck(ctx context.Context, ws []*Watch) error {
 const recheckBatch = 256
 
 func (d *Directory) recheck(ctx context.Context, b int, ws []*Watch) error {
-	keys := make([]Key, len(ws))
+	keys := make([]ownership.Key, len(ws))
 	for i, w := range ws {
 		keys[i] = w.Key
 	}
-	type seen struct {
-		cut      bool
-		deadline time.Time
-	}
-	var out []seen
-	err := d.o.Store.Update(ctx, b, Select{Rows: keys}, func(tx *Tx) error {
-		d.rules.begin(tx, 0)
-		out = make([]seen, len(ws))
+	var out []ownership.Sighting
+	err := d.o.Store.Update(ctx, b, ownership.Select{Rows: keys}, func(tx *ownership.Tx) error {
+		out = make([]ownership.Sighting, len(ws))
 		for i, w := range ws {
-			row := tx.Row(w.Key)
-			if row == nil || row.Kind == Held {
-				out[i].cut = true
-				continue
-			}
-			s := tx.Session(row.Session)
-			if s == nil || s.Worker.Process != w.Process || s.Ended != 0 || s.Restated {
-				out[i].cut = true
-				continue
-			}
-			// In another generation the lease is no longer this server's to
-			// measure: the deadline last read stands.
-			if out[i].deadline = w.Deadline; s.Gen == tx.Meta.Gen {
-				out[i].deadline = tx.Sent.Add(time.Duration(s.Until-tx.Now) * time.Microsecond)
-			}
+			out[i] = d.rules.Recheck(tx, w.Key, w.Process)
 		}
 		return nil
 	})
@@ -66,7 +47,9 @@ func (d *Directory) recheck(ctx context.Context, b int, ws []*Watch) error {
 		return err
 	}
 	for i, w := range ws {
-		w.Cut, w.Deadline = out[i].cut, out[i].deadline
+		if w.Cut = out[i].Gone; out[i].Measured {
+			w.Deadline = out[i].Deadline
+		}
 	}
 	return nil
 }

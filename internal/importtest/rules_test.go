@@ -15,29 +15,30 @@ var rules = map[string]rule{
 	"internal/attest": {[]string{"."}, "signatures over plain values"},
 	"internal/h1":     {[]string{"."}, "a codec over byte slices"},
 
-	"internal/directory": {[]string{".", "internal/pick"}, "the placement rules know neither stores nor the wire"},
+	"internal/ownership": {[]string{"."}, "the rules know the vocabulary alone: no store, no node, no wire"},
+	"internal/directory": {[]string{".", "internal/ownership", "internal/pick"}, "a node's shell around the rules; knows neither stores nor the wire"},
 	"client":             {[]string{".", "api"}, "public: must not drag the server in"},
 
-	"internal/directory/storetest": {[]string{".", "internal/directory"}, "the suite that every store runs"},
-	"internal/memstore":            {[]string{".", "internal/directory"}, "an adapter of the store port"},
-	"internal/redisstore":          {[]string{".", "internal/directory", "internal/rawsock"}, "an adapter of the store port"},
+	"internal/ownership/storetest": {[]string{".", "internal/ownership", "internal/directory"}, "the suite that every store runs"},
+	"internal/memstore":            {[]string{".", "internal/ownership"}, "an adapter of the store port"},
+	"internal/redisstore":          {[]string{".", "internal/ownership", "internal/rawsock"}, "an adapter of the store port"},
 
 	"internal/passport": {[]string{"."}, "who may do what, from the operator's document alone"},
 	"internal/outbound": {[]string{".", "api"}, "requests to workers besides forwards"},
-	"internal/registry": {[]string{".", "api", "internal/directory", "internal/passport", "internal/outbound"},
+	"internal/registry": {[]string{".", "api", "internal/ownership", "internal/directory", "internal/passport", "internal/outbound"},
 		"the one sideways import among adapters is registry -> outbound"},
 	"internal/rawsock": {nil, "system calls, of nobody in particular"},
-	"internal/proxy": {[]string{".", "internal/h1", "internal/directory", "internal/attest", "internal/rawsock"},
+	"internal/proxy": {[]string{".", "internal/h1", "internal/ownership", "internal/directory", "internal/attest", "internal/rawsock"},
 		"the data plane declares its own resolver and holds no store"},
 	"worker": {[]string{".", "api", "client", "internal/attest"}, "public SDK: never the directory"},
 
 	"internal/metrics": {[]string{"."}, "observers are plain functions; only codes come from the vocabulary"},
 	"internal/server":  {nil, "runs whatever it is given: front, boot, loops"},
-	"cmd/pinboard": {[]string{".", "api", "client", "internal/directory", "internal/memstore", "internal/redisstore",
+	"cmd/pinboard": {[]string{".", "api", "client", "internal/ownership", "internal/directory", "internal/memstore", "internal/redisstore",
 		"internal/passport", "internal/outbound", "internal/registry", "internal/attest", "internal/proxy",
 		"internal/metrics", "internal/server"}, "wiring"},
 
-	"internal/sim":        {[]string{".", "internal/directory", "internal/memstore", "internal/pick"}, "the rules under one fake clock"},
+	"internal/sim":        {[]string{".", "internal/ownership", "internal/directory", "internal/memstore", "internal/pick"}, "the rules under one fake clock"},
 	"internal/sim/mutate": {nil, "breaks rules on purpose and runs the tests that must notice"},
 	"internal/importtest": {nil, "reads source files"},
 	"internal/rawtest":    {nil, "a second opinion on the wire shares no line with what it judges"},
@@ -52,7 +53,7 @@ var rules = map[string]rule{
 var outside = map[string]bool{"bench": true, "demo": true, "interop": true}
 
 // pure packages decide; time, chance and the network come from outside.
-var pure = []string{".", "api", "internal/pick", "internal/h1", "internal/directory"}
+var pure = []string{".", "api", "internal/pick", "internal/h1", "internal/ownership", "internal/directory"}
 
 // defaultsOfSeams: where a pure package names the real thing as the default of
 // a seam, so that callers need not.
@@ -61,7 +62,7 @@ var defaultsOfSeams = map[string]bool{"internal/directory/hints.go crypto/rand":
 // mayInTests: any test may use the test kits and what stands below everything.
 func mayInTests(pkg string) bool {
 	switch pkg {
-	case ".", "internal/directory", "internal/directory/storetest", "internal/memstore", "internal/attest", "api":
+	case ".", "internal/ownership", "internal/directory", "internal/ownership/storetest", "internal/memstore", "internal/attest", "api":
 		return true
 	}
 	return testSupport(pkg)
@@ -70,7 +71,7 @@ func mayInTests(pkg string) bool {
 // testSupport packages exist for tests only.
 func testSupport(pkg string) bool {
 	switch pkg {
-	case "internal/rawtest", "internal/freeze", "internal/redistest", "internal/directory/storetest", "internal/sim", "internal/sim/mutate", "internal/importtest", "internal/fieldtest", "internal/faults":
+	case "internal/rawtest", "internal/freeze", "internal/redistest", "internal/ownership/storetest", "internal/sim", "internal/sim/mutate", "internal/importtest", "internal/fieldtest", "internal/faults":
 		return true
 	}
 	return false

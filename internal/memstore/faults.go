@@ -4,7 +4,7 @@ import (
 	"maps"
 	"slices"
 
-	"pinboard/internal/directory"
+	"pinboard/internal/ownership"
 )
 
 // An Image is a copy of everything a store held at one moment.
@@ -66,4 +66,4 @@ func (b *bucket) adopt(c *bucket) {
 	b.index, b.bindings, b.orders, b.counts, b.ring = c.index, c.bindings, c.orders, c.counts, c.ring
 }
 
-var _ directory.Store = (*Store)(nil)
+var _ ownership.Store = (*Store)(nil)

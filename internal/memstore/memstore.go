@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"pinboard"
-	"pinboard/internal/directory"
+	"pinboard/internal/ownership"
 )
 
 var errCursor = errors.New("memstore: not a cursor of this store")
@@ -25,36 +25,36 @@ type Options struct {
 	Buckets int
 	Server  string                  // generation of this process, unique
 	Now     func() time.Time        // the node's clock, monotonic; time.Now if nil
-	Clock   func() directory.Micros // the store's clock; Now carried on from the start if nil
+	Clock   func() ownership.Micros // the store's clock; Now carried on from the start if nil
 }
 
-// A Store implements directory.Store. Updates of one bucket exclude each other.
+// A Store implements ownership.Store. Updates of one bucket exclude each other.
 type Store struct {
 	now     func() time.Time
-	clock   func() directory.Micros
+	clock   func() ownership.Micros
 	server  string
 	buckets []*bucket
 }
 
 type bucket struct {
 	mu       sync.Mutex
-	meta     directory.Meta
+	meta     ownership.Meta
 	last     pinboard.Epoch // epoch counter: only grows
-	rows     map[directory.Key]*cell
+	rows     map[ownership.Key]*cell
 	order    []*cell // every cell, at its own place
-	sessions map[string]directory.Session
+	sessions map[string]ownership.Session
 	index    map[string]string
-	bindings map[directory.BindKey]directory.Binding
-	orders   map[string][]directory.Order
+	bindings map[ownership.BindKey]ownership.Binding
+	orders   map[string][]ownership.Order
 	counts   map[string]int64
-	ring     []directory.Entry // oldest first
+	ring     []ownership.Entry // oldest first
 }
 
 // A cell is a row and its place in order, so that a walk can go on where it
 // stopped.
 type cell struct {
-	key directory.Key
-	row directory.Row
+	key ownership.Key
+	row ownership.Row
 	at  int
 }
 
@@ -67,7 +67,7 @@ func New(o Options) *Store {
 		// Wall time once, monotonic from there: epochs of a later process are
 		// higher, and a stepped clock changes nothing.
 		start, wall := o.Now(), time.Now().UnixMicro()
-		o.Clock = func() directory.Micros { return wall + o.Now().Sub(start).Microseconds() }
+		o.Clock = func() ownership.Micros { return wall + o.Now().Sub(start).Microseconds() }
 	}
 	s := &Store{now: o.Now, clock: o.Clock, server: o.Server, buckets: make([]*bucket, o.Buckets)}
 	for i := range s.buckets {
@@ -78,27 +78,27 @@ func New(o Options) *Store {
 
 func newBucket() *bucket {
 	return &bucket{
-		rows:     map[directory.Key]*cell{},
-		sessions: map[string]directory.Session{},
+		rows:     map[ownership.Key]*cell{},
+		sessions: map[string]ownership.Session{},
 		index:    map[string]string{},
-		bindings: map[directory.BindKey]directory.Binding{},
-		orders:   map[string][]directory.Order{},
+		bindings: map[ownership.BindKey]ownership.Binding{},
+		orders:   map[string][]ownership.Order{},
 		counts:   map[string]int64{},
 	}
 }
 
-// Buckets implements directory.Store.
+// Buckets implements ownership.Store.
 func (s *Store) Buckets() int { return len(s.buckets) }
 
-// Update implements directory.Store: the rule runs under the bucket's lock.
-func (s *Store) Update(ctx context.Context, n int, _ directory.Select, rule func(*directory.Tx) error) error {
+// Update implements ownership.Store: the rule runs under the bucket's lock.
+func (s *Store) Update(ctx context.Context, n int, _ ownership.Select, rule func(*ownership.Tx) error) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
 	b := s.buckets[n]
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	tx := directory.NewTx(b)
+	tx := ownership.NewTx(b)
 	tx.Sent, tx.Now, tx.Server, tx.Bucket, tx.Meta = s.now(), s.clock(), s.server, n, b.meta
 	if err := rule(tx); err != nil {
 		return err
@@ -108,7 +108,7 @@ func (s *Store) Update(ctx context.Context, n int, _ directory.Select, rule func
 }
 
 // commit applies what a rule wrote.
-func (b *bucket) commit(w *directory.Writes, now directory.Micros) {
+func (b *bucket) commit(w *ownership.Writes, now ownership.Micros) {
 	if w.Meta != nil {
 		b.meta = *w.Meta
 	}
@@ -130,7 +130,7 @@ func (b *bucket) commit(w *directory.Writes, now directory.Micros) {
 	put(b.bindings, w.Bindings)
 	for id, s := range w.Sessions {
 		if s == nil {
-			delete(b.counts, directory.PlaceCount(id))
+			delete(b.counts, ownership.PlaceCount(id))
 		}
 	}
 	for name, v := range w.Index {
@@ -161,7 +161,7 @@ func (b *bucket) commit(w *directory.Writes, now directory.Micros) {
 
 // putRow writes or (nil) deletes a row. A deleted cell's place is taken by the
 // last one.
-func (b *bucket) putRow(k directory.Key, r *directory.Row) {
+func (b *bucket) putRow(k ownership.Key, r *ownership.Row) {
 	c := b.rows[k]
 	switch {
 	case r != nil && c != nil:
@@ -192,56 +192,56 @@ func put[K comparable, V any](m map[K]V, w map[K]*V) {
 
 // The bucket is the Source of its rules; all of it is at hand.
 
-func (b *bucket) Row(k directory.Key) (directory.Row, bool) {
+func (b *bucket) Row(k ownership.Key) (ownership.Row, bool) {
 	if c := b.rows[k]; c != nil {
 		return c.row, true
 	}
-	return directory.Row{}, false
+	return ownership.Row{}, false
 }
-func (b *bucket) Session(id string) (directory.Session, bool) {
+func (b *bucket) Session(id string) (ownership.Session, bool) {
 	s, ok := b.sessions[id]
 	s.Behind = slices.Clone(s.Behind)
 	return s, ok
 }
 func (b *bucket) Index(name string) string { return b.index[name] }
-func (b *bucket) Binding(k directory.BindKey) (directory.Binding, bool) {
+func (b *bucket) Binding(k ownership.BindKey) (ownership.Binding, bool) {
 	v, ok := b.bindings[k]
 	return v, ok
 }
-func (b *bucket) Orders(process string) []directory.Order { return b.orders[process] }
+func (b *bucket) Orders(process string) []ownership.Order { return b.orders[process] }
 func (b *bucket) Count(name string) int64                 { return b.counts[name] }
-func (b *bucket) Roster() []directory.Session {
-	out := make([]directory.Session, 0, len(b.sessions))
+func (b *bucket) Roster() []ownership.Session {
+	out := make([]ownership.Session, 0, len(b.sessions))
 	for _, s := range b.sessions {
 		out = append(out, s)
 	}
-	slices.SortFunc(out, func(x, y directory.Session) int {
+	slices.SortFunc(out, func(x, y ownership.Session) int {
 		return cmp.Compare(x.Worker.Session, y.Worker.Session)
 	})
 	return out
 }
 
-// Peek implements directory.Store.
-func (s *Store) Peek(ctx context.Context, n int, h directory.Hint) (directory.Peek, bool, error) {
+// Peek implements ownership.Store.
+func (s *Store) Peek(ctx context.Context, n int, h ownership.Hint) (ownership.Peek, bool, error) {
 	if err := ctx.Err(); err != nil {
-		return directory.Peek{}, false, err
+		return ownership.Peek{}, false, err
 	}
 	b := s.buckets[n]
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	sent, now := s.now(), s.clock()
 	row, ok := b.Row(h.Key)
-	if directory.ServerOf(b.meta.Gen) != s.server || !ok || row.Session != h.Session || !row.Plain() {
-		return directory.Peek{Sent: sent}, false, nil
+	if ownership.ServerOf(b.meta.Gen) != s.server || !ok || row.Session != h.Session || !row.Plain() {
+		return ownership.Peek{Sent: sent}, false, nil
 	}
 	if h.Bind.Host != "" && b.bindings[h.Bind].Env != h.Key.Env {
-		return directory.Peek{Sent: sent}, false, nil
+		return ownership.Peek{Sent: sent}, false, nil
 	}
 	l, ok := b.sessions[row.Session]
 	if !ok || !l.Forwardable(b.meta.Gen) || now >= l.Until || h.Bind.Host != "" && l.Worker.Hostname != h.Bind.Host {
-		return directory.Peek{Sent: sent}, false, nil
+		return ownership.Peek{Sent: sent}, false, nil
 	}
-	return directory.Peek{
+	return ownership.Peek{
 		Row: row, Sent: sent,
 		Until:    sent.Add(time.Duration(l.Until-now) * time.Microsecond),
 		Age:      time.Duration(now-l.At) * time.Microsecond,
@@ -250,9 +250,9 @@ func (s *Store) Peek(ctx context.Context, n int, h directory.Hint) (directory.Pe
 	}, true, nil
 }
 
-// Walk implements directory.Store. It goes from the last place to the first:
+// Walk implements ownership.Store. It goes from the last place to the first:
 // a deletion moves only rows that were listed already.
-func (s *Store) Walk(ctx context.Context, n int, cursor string, limit int) ([]directory.Walked, string, error) {
+func (s *Store) Walk(ctx context.Context, n int, cursor string, limit int) ([]ownership.Walked, string, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, "", err
 	}
@@ -267,10 +267,10 @@ func (s *Store) Walk(ctx context.Context, n int, cursor string, limit int) ([]di
 		}
 		at = min(at, c)
 	}
-	var out []directory.Walked
+	var out []ownership.Walked
 	for ; at > 0 && len(out) < limit; at-- {
 		c := b.order[at-1]
-		out = append(out, directory.Walked{Key: c.key, Row: c.row})
+		out = append(out, ownership.Walked{Key: c.key, Row: c.row})
 	}
 	if at == 0 {
 		return out, "", nil
@@ -278,8 +278,8 @@ func (s *Store) Walk(ctx context.Context, n int, cursor string, limit int) ([]di
 	return out, strconv.Itoa(at), nil
 }
 
-// Entries implements directory.Store.
-func (s *Store) Entries(ctx context.Context, n int, limit int) ([]directory.Entry, error) {
+// Entries implements ownership.Store.
+func (s *Store) Entries(ctx context.Context, n int, limit int) ([]ownership.Entry, error) {
 	b := s.buckets[n]
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -5,9 +5,9 @@ import (
 	"testing"
 	"time"
 
-	"pinboard/internal/directory"
-	"pinboard/internal/directory/storetest"
 	"pinboard/internal/memstore"
+	"pinboard/internal/ownership"
+	"pinboard/internal/ownership/storetest"
 )
 
 type rig struct {
@@ -19,11 +19,11 @@ type rig struct {
 func open(*testing.T) storetest.Rig {
 	r := &rig{now: time.Unix(1_800_000_000, 0)}
 	r.store = memstore.New(memstore.Options{Buckets: 3, Server: "run0", Now: r.Now,
-		Clock: func() directory.Micros { return r.now.UnixMicro() }})
+		Clock: func() ownership.Micros { return r.now.UnixMicro() }})
 	return r
 }
 
-func (r *rig) Store() directory.Store  { return r.store }
+func (r *rig) Store() ownership.Store  { return r.store }
 func (r *rig) Now() time.Time          { return r.now }
 func (r *rig) Advance(d time.Duration) { r.now = r.now.Add(d) }
 func (r *rig) NewServer(kept bool) {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"pinboard/internal/directory"
+	"pinboard/internal/ownership"
 	"pinboard/internal/proxy"
 )
 
@@ -16,12 +17,12 @@ import (
 const maxAllocs = 0
 
 // A lean directory allocates nothing, so that what is counted is the proxy's.
-type leanDirectory struct{ worker *directory.Worker }
+type leanDirectory struct{ worker *ownership.Worker }
 
 func (d leanDirectory) Resolve(_ context.Context, r directory.Request) (directory.Placement, error) {
 	now := time.Now()
 	return directory.Placement{
-		Key:    directory.Key{Env: directory.World, Namespace: r.Address.Namespace, ID: r.Address.ID},
+		Key:    ownership.Key{Env: ownership.World, Namespace: r.Address.Namespace, ID: r.Address.ID},
 		Worker: d.worker, Epoch: 1 << 60, Sent: now, Deadline: now.Add(time.Hour),
 	}, nil
 }
@@ -36,7 +37,7 @@ func (leanDirectory) Caller(context.Context, proxy.CallerClaim) (string, error) 
 
 // leanWorker answers each request that ends in a blank line, allocating
 // nothing once it has accepted.
-func leanWorker(tb testing.TB) *directory.Worker {
+func leanWorker(tb testing.TB) *ownership.Worker {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		tb.Fatal(err)
@@ -69,13 +70,13 @@ func leanWorker(tb testing.TB) *directory.Worker {
 		}
 	}()
 	tb.Cleanup(func() { l.Close(); <-ended })
-	return &directory.Worker{Session: "s", Process: "p", URL: "http://" + l.Addr().String()}
+	return &ownership.Worker{Session: "s", Process: "p", URL: "http://" + l.Addr().String()}
 }
 
 func leanWorld(tb testing.TB) (addr string) {
 	p, err := proxy.New(proxy.Config{
 		Directory: leanDirectory{leanWorker(tb)},
-		Mint: func(dst []byte, _ *directory.Worker, _ string, _ int) []byte {
+		Mint: func(dst []byte, _ *ownership.Worker, _ string, _ int) []byte {
 			return append(dst, "eyJhbGciOiJIUzI1NiIsInR5cCI6InBpbmJvYXJkK2p3dCJ9"...)
 		},
 	})

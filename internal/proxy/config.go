@@ -20,6 +20,7 @@ import (
 
 	"pinboard"
 	"pinboard/internal/directory"
+	"pinboard/internal/ownership"
 )
 
 // A Directory says who owns an id. Strings inside a Request are immutable and
@@ -56,7 +57,7 @@ type Config struct {
 	Control http.Handler
 	// Mint appends a compact attestation for w; caller is "/ns/id" of a
 	// proven caller or "" (then depth is 0).
-	Mint func(dst []byte, w *directory.Worker, caller string, depth int) []byte
+	Mint func(dst []byte, w *ownership.Worker, caller string, depth int) []byte
 	// Minted reports whether this fleet minted the attestation, for whichever
 	// worker: such a request is a loop. nil: no loop is ever seen.
 	Minted func(token []byte) bool
@@ -185,7 +186,7 @@ type Exchange struct {
 	Status   int               // sent to the client; 0 when none was
 	Refusal  *pinboard.Refusal // when Pinboard answered
 	Epoch    pinboard.Epoch    // 0 when nothing was resolved
-	Worker   *directory.Worker // nil when nothing was resolved
+	Worker   *ownership.Worker // nil when nothing was resolved
 	Fresh    bool              // this request placed the id
 	Forwards int               // deliveries to workers
 	Start    time.Time         // head complete

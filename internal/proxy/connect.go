@@ -3,13 +3,13 @@ package proxy
 import (
 	"context"
 
-	"pinboard/internal/directory"
+	"pinboard/internal/ownership"
 )
 
 // Connect tries one connection to w exactly as a forward would make it, and
 // closes it. It is how a worker degraded by failed connects shows that they
 // work again (product.md, "Degraded").
-func (p *Proxy) Connect(ctx context.Context, w *directory.Worker) error {
+func (p *Proxy) Connect(ctx context.Context, w *ownership.Worker) error {
 	k, err := newWorker(w)
 	if err != nil {
 		return err

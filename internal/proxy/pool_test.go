@@ -17,7 +17,7 @@ import (
 	"testing"
 	"time"
 
-	"pinboard/internal/directory"
+	"pinboard/internal/ownership"
 	"pinboard/internal/proxy"
 	"pinboard/internal/rawtest"
 )
@@ -270,7 +270,7 @@ func TestBlackHolesFailInBoundedTime(t *testing.T) {
 	t.Parallel()
 	hole := rawtest.BlackHole(t)
 	w := newWorld(t, func(c *proxy.Config) { c.ConnectTimeout = 200 * time.Millisecond })
-	w.dir.place(&directory.Worker{Session: "s", URL: "http://" + hole})
+	w.dir.place(&ownership.Worker{Session: "s", URL: "http://" + hole})
 	begun := time.Now()
 	if got := w.ask(bodyless); got.line("Pinboard-Error") != "worker_unreachable" {
 		t.Errorf("client got %q", got.head)
@@ -355,7 +355,7 @@ func TestHTTPSWorkers(t *testing.T) {
 	defer server.Close()
 	trusted := server.Client().Transport.(*http.Transport).TLSClientConfig
 	w := newWorld(t, func(c *proxy.Config) { c.TLS = &tls.Config{RootCAs: trusted.RootCAs, ServerName: "example.com"} })
-	w.dir.place(&directory.Worker{Session: "s", URL: server.URL})
+	w.dir.place(&ownership.Worker{Session: "s", URL: server.URL})
 	w.prove()
 	deliveries = 0
 	conns := map[string]bool{}
@@ -385,7 +385,7 @@ func TestHTTPSWorkersAreVerified(t *testing.T) {
 	server.StartTLS()
 	defer server.Close()
 	w := newWorld(t)
-	w.dir.place(&directory.Worker{Session: "s", URL: server.URL})
+	w.dir.place(&ownership.Worker{Session: "s", URL: server.URL})
 	if got := w.ask(bodyless); got.line("Pinboard-Error") != "worker_unreachable" {
 		t.Errorf("client got %q", got.head)
 	}

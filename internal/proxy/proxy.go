@@ -10,7 +10,7 @@ import (
 	"syscall"
 	"time"
 
-	"pinboard/internal/directory"
+	"pinboard/internal/ownership"
 )
 
 // A Proxy serves any number of listeners until Shutdown.
@@ -77,7 +77,7 @@ func (p *Proxy) CloseSession(session string) {
 }
 
 // worker is what this node holds for w's session.
-func (p *Proxy) worker(w *directory.Worker) (*worker, error) {
+func (p *Proxy) worker(w *ownership.Worker) (*worker, error) {
 	p.workersMu.RLock()
 	k := p.workers[w.Session]
 	p.workersMu.RUnlock()

@@ -11,6 +11,7 @@ import (
 
 	"pinboard"
 	"pinboard/internal/directory"
+	"pinboard/internal/ownership"
 )
 
 const refused = "HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nPinned-Refusal: lease-unhealthy\r\nContent-Length: 2\r\n\r\nno"
@@ -228,7 +229,7 @@ func TestFailedConnectIsReportedAndAnswered(t *testing.T) {
 		{directory.Verdict{Refusal: pinboard.WorkerDraining}, "503", "worker_draining"},
 	} {
 		w := newWorld(t)
-		w.dir.place(&directory.Worker{Session: "s", URL: "http://" + l.Addr().String()})
+		w.dir.place(&ownership.Worker{Session: "s", URL: "http://" + l.Addr().String()})
 		w.dir.report = func(directory.Placement, directory.Event) directory.Verdict { return test.verdict }
 		got := w.ask(bodyless)
 		if !strings.HasPrefix(got.head, "HTTP/1.1 "+test.status) || got.line("Pinboard-Error") != test.code {

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"pinboard"
-	"pinboard/internal/directory"
+	"pinboard/internal/ownership"
 )
 
 // An upstream is one connection to a worker, owned by one exchange or by its
@@ -78,7 +78,7 @@ type worker struct {
 
 var errBadURL = errors.New("advertise URL cannot be dialled")
 
-func newWorker(w *directory.Worker) (*worker, error) {
+func newWorker(w *ownership.Worker) (*worker, error) {
 	u, err := url.Parse(w.URL)
 	if err != nil || u.Host == "" {
 		return nil, errBadURL

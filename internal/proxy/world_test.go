@@ -18,6 +18,7 @@ import (
 
 	"pinboard"
 	"pinboard/internal/directory"
+	"pinboard/internal/ownership"
 	"pinboard/internal/proxy"
 )
 
@@ -44,7 +45,7 @@ func newWorld(t *testing.T, change ...func(*proxy.Config)) *world {
 	cfg := proxy.Config{
 		Directory: w.dir,
 		Control:   http.NotFoundHandler(),
-		Mint: func(dst []byte, k *directory.Worker, caller string, depth int) []byte {
+		Mint: func(dst []byte, k *ownership.Worker, caller string, depth int) []byte {
 			return fmt.Appendf(dst, "att.%s.%s.%d", k.Session, caller, depth)
 		},
 		Minted:  func(token []byte) bool { return strings.HasPrefix(string(token), "att.") },
@@ -110,7 +111,7 @@ func (w *world) eventually(what string, ok func() bool) {
 // A fakeDirectory places every id on one worker until told otherwise.
 type fakeDirectory struct {
 	mu       sync.Mutex
-	worker   *directory.Worker
+	worker   *ownership.Worker
 	resolve  func(n int, r directory.Request) (directory.Placement, error)
 	report   func(p directory.Placement, e directory.Event) directory.Verdict
 	recheck  func(w []*directory.Watch) error
@@ -123,16 +124,16 @@ type fakeDirectory struct {
 func newDirectory() *fakeDirectory { return &fakeDirectory{lease: time.Hour} }
 
 // place makes w the worker of every id from now on.
-func (d *fakeDirectory) place(w *directory.Worker) {
+func (d *fakeDirectory) place(w *ownership.Worker) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.worker = w
 }
 
-func (d *fakeDirectory) placement(w *directory.Worker, r directory.Request) directory.Placement {
+func (d *fakeDirectory) placement(w *ownership.Worker, r directory.Request) directory.Placement {
 	now := time.Now()
 	return directory.Placement{
-		Key:    directory.Key{Env: directory.World, Namespace: r.Address.Namespace, ID: r.Address.ID},
+		Key:    ownership.Key{Env: ownership.World, Namespace: r.Address.Namespace, ID: r.Address.ID},
 		Worker: w, Epoch: 41, Sent: now, Deadline: now.Add(d.lease),
 	}
 }
@@ -210,7 +211,7 @@ func (d delivery) line(name string) string {
 
 // A scripted worker answers raw bytes and counts what it was sent.
 type scripted struct {
-	*directory.Worker
+	*ownership.Worker
 	t    *testing.T
 	l    net.Listener
 	wg   sync.WaitGroup
@@ -229,7 +230,7 @@ func newScripted(t *testing.T, f script) *scripted {
 		t.Fatal(err)
 	}
 	s := &scripted{t: t, l: l, open: map[net.Conn]bool{}}
-	s.Worker = &directory.Worker{
+	s.Worker = &ownership.Worker{
 		Session: "s-" + l.Addr().String(), Process: "p-" + l.Addr().String(),
 		URL: "http://" + l.Addr().String(), Secret: "hush",
 	}

@@ -5,7 +5,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"pinboard/internal/directory"
+	"pinboard/internal/ownership"
 )
 
 // Slack is how far a server's clock may step without being noticed: a reading
@@ -16,7 +16,7 @@ const Slack = time.Second
 // Constants of the estimate (ownership.md G4).
 const (
 	drift      = 1e-3 // how much faster or slower two clocks may run, slewing included
-	tolerance  = directory.Micros(Slack / time.Microsecond)
+	tolerance  = ownership.Micros(Slack / time.Microsecond)
 	stalled    = 3 * time.Second        // between two ticks of a loop of one second: the node stood still
 	wallJump   = 500 * time.Millisecond // of the wall clock against the monotonic one: it slept
 	keptClocks = 64                     // generations whose clock is carried on
@@ -105,7 +105,7 @@ func (c *clocks) discard() {
 // at some moment between sent and received. It reports whether the server's
 // clock stepped against the estimate carried so far; onStep runs before anybody
 // can see the new estimate.
-func (c *clocks) sample(gen string, now directory.Micros, sent, received time.Time, onStep func()) (stepped bool) {
+func (c *clocks) sample(gen string, now ownership.Micros, sent, received time.Time, onStep func()) (stepped bool) {
 	s := c.clock(gen)
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -131,7 +131,7 @@ func (c *clocks) sample(gen string, now directory.Micros, sent, received time.Ti
 }
 
 // bounds is the interval that holds the server's time at t.
-func (c *clocks) bounds(s *serverClock, t time.Time) (lo, hi directory.Micros, ok bool) {
+func (c *clocks) bounds(s *serverClock, t time.Time) (lo, hi ownership.Micros, ok bool) {
 	e := s.est.Load()
 	if e == nil {
 		return 0, 0, false
@@ -143,7 +143,7 @@ func (c *clocks) bounds(s *serverClock, t time.Time) (lo, hi directory.Micros, o
 
 // until is the last local time at which the server certainly shows deadline
 // or less.
-func (c *clocks) until(s *serverClock, deadline directory.Micros) (time.Time, bool) {
+func (c *clocks) until(s *serverClock, deadline ownership.Micros) (time.Time, bool) {
 	e := s.est.Load()
 	if e == nil {
 		return time.Time{}, false
@@ -154,7 +154,7 @@ func (c *clocks) until(s *serverClock, deadline directory.Micros) (time.Time, bo
 }
 
 // oldNow is what the clock of gen shows now at the latest.
-func (c *clocks) oldNow(gen string) (directory.Micros, bool) {
+func (c *clocks) oldNow(gen string) (ownership.Micros, bool) {
 	c.mu.Lock()
 	s := c.byGen[gen]
 	c.mu.Unlock()

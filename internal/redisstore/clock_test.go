@@ -6,7 +6,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"pinboard/internal/directory"
+	"pinboard/internal/ownership"
 )
 
 // A bench is a node's clock and a server's, both under control.
@@ -32,7 +32,7 @@ func (b *bench) pass(d time.Duration) {
 func (b *bench) read(gen string, there, back time.Duration) (stepped bool) {
 	sent := b.at
 	b.pass(there)
-	now := directory.Micros(b.server)
+	now := ownership.Micros(b.server)
 	b.pass(back)
 	stepped = b.c.sample(gen, now, sent, b.at, func() {})
 	b.c.tick()
@@ -58,7 +58,7 @@ func TestEstimateHoldsTheTruth(t *testing.T) {
 			if !ok || float64(lo) > b.server+2 || float64(hi) < b.server-2 {
 				t.Fatalf("%f is not in [%d, %d]", b.server, lo, hi)
 			}
-			deadline := directory.Micros(b.server) + rapid.Int64Range(0, 15e6).Draw(t, "lease")
+			deadline := ownership.Micros(b.server) + rapid.Int64Range(0, 15e6).Draw(t, "lease")
 			until, ok := b.c.until(b.c.clock("g"), deadline)
 			if !ok {
 				t.Fatal("no deadline")
@@ -150,7 +150,7 @@ func TestOldClockRunsOn(t *testing.T) {
 		b.read("new", 0, 0)
 	}
 	now, ok := b.c.oldNow("old")
-	if truth := directory.Micros(b.server); !ok || now < truth || now > truth+50_000 {
+	if truth := ownership.Micros(b.server); !ok || now < truth || now > truth+50_000 {
 		t.Fatalf("%d %v, the clock shows %d", now, ok, truth)
 	}
 	for i := range 2 * keptClocks {

@@ -6,7 +6,7 @@ import (
 	"math"
 
 	"pinboard"
-	"pinboard/internal/directory"
+	"pinboard/internal/ownership"
 )
 
 // errCorrupt is a value nobody of this format version can have written. It is
@@ -44,12 +44,12 @@ const (
 	fieldTag
 )
 
-func encodeRow(r *directory.Row) string {
+func encodeRow(r *ownership.Row) string {
 	b := make([]byte, 0, 32)
 	kind := byte(r.Kind)
 	var raw [12]byte
 	packed := compact(&raw, r.Session)
-	if !packed && (r.Kind != directory.Held || r.Session != "") {
+	if !packed && (r.Kind != ownership.Held || r.Session != "") {
 		kind |= textSession
 	}
 	fields := appendFields(nil, r)
@@ -68,13 +68,13 @@ func encodeRow(r *directory.Row) string {
 	if len(fields) > 0 {
 		return string(append(b, fields...))
 	}
-	if r.Nonce != (directory.Nonce{}) {
+	if r.Nonce != (ownership.Nonce{}) {
 		b = append(b, r.Nonce[:]...)
 	}
 	return string(b)
 }
 
-func appendFields(b []byte, r *directory.Row) []byte {
+func appendFields(b []byte, r *ownership.Row) []byte {
 	for _, f := range [...]struct {
 		tag byte
 		v   int64
@@ -92,20 +92,20 @@ func appendFields(b []byte, r *directory.Row) []byte {
 	if r.Tag != "" {
 		b = appendText(append(b, fieldTag), r.Tag)
 	}
-	if len(b) > 0 && r.Nonce != (directory.Nonce{}) {
+	if len(b) > 0 && r.Nonce != (ownership.Nonce{}) {
 		b = append(append(b, fieldNonce), r.Nonce[:]...)
 	}
 	return b
 }
 
-func decodeRow(s string) (directory.Row, error) {
+func decodeRow(s string) (ownership.Row, error) {
 	d := decoder{s: s}
 	kind := d.byte()
-	r := directory.Row{Kind: directory.Kind(kind &^ (withFields | textSession)), Epoch: pinboard.Epoch(d.uint64())}
+	r := ownership.Row{Kind: ownership.Kind(kind &^ (withFields | textSession)), Epoch: pinboard.Epoch(d.uint64())}
 	switch {
 	case kind&textSession != 0:
 		r.Session = d.take(int(d.byte()))
-	case r.Kind != directory.Held:
+	case r.Kind != ownership.Held:
 		if raw := d.take(12); len(raw) == 12 {
 			r.Session = expand([]byte(raw))
 		}
@@ -117,13 +117,13 @@ func decodeRow(s string) (directory.Row, error) {
 	} else {
 		d.fields(&r)
 	}
-	if d.bad || len(d.s) > 0 || r.Kind != directory.Placed && r.Kind != directory.Closing && r.Kind != directory.Held {
-		return directory.Row{}, errCorrupt
+	if d.bad || len(d.s) > 0 || r.Kind != ownership.Placed && r.Kind != ownership.Closing && r.Kind != ownership.Held {
+		return ownership.Row{}, errCorrupt
 	}
 	return r, nil
 }
 
-func (d *decoder) fields(r *directory.Row) {
+func (d *decoder) fields(r *ownership.Row) {
 	for len(d.s) > 0 && !d.bad {
 		switch d.byte() {
 		case fieldNonce:

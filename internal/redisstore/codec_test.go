@@ -9,7 +9,7 @@ import (
 	"pgregory.net/rapid"
 
 	"pinboard"
-	"pinboard/internal/directory"
+	"pinboard/internal/ownership"
 )
 
 var (
@@ -18,16 +18,16 @@ var (
 	anyText    = rapid.OneOf(rapid.Just(""), rapid.String())
 )
 
-func anyRow(t *rapid.T) directory.Row {
-	r := directory.Row{
-		Kind:  rapid.SampledFrom([]directory.Kind{directory.Placed, directory.Closing, directory.Held}).Draw(t, "kind"),
+func anyRow(t *rapid.T) ownership.Row {
+	r := ownership.Row{
+		Kind:  rapid.SampledFrom([]ownership.Kind{ownership.Placed, ownership.Closing, ownership.Held}).Draw(t, "kind"),
 		Epoch: pinboard.Epoch(rapid.Uint64().Draw(t, "epoch")),
 		Until: anyMicros.Draw(t, "until"), Made: anyMicros.Draw(t, "made"),
 		Wind: anyMicros.Draw(t, "wind"), Taken: anyMicros.Draw(t, "taken"),
 		Since: pinboard.Epoch(anyMicros.Draw(t, "since")),
 		Claim: anyText.Draw(t, "claim"), Tag: anyText.Draw(t, "tag"),
 	}
-	if r.Kind != directory.Held {
+	if r.Kind != ownership.Held {
 		r.Session = anySession.Draw(t, "session")
 	}
 	if rapid.Bool().Draw(t, "unconfirmed") {
@@ -54,7 +54,7 @@ func TestRowsRoundTrip(t *testing.T) {
 
 // performance.md T12: these two sizes decide the memory of a row.
 func TestRowSizes(t *testing.T) {
-	plain := directory.Row{Kind: directory.Placed, Session: "abcdefghijkl_-01", Epoch: 1 << 60}
+	plain := ownership.Row{Kind: ownership.Placed, Session: "abcdefghijkl_-01", Epoch: 1 << 60}
 	if n := len(encodeRow(&plain)); n != plainRow {
 		t.Errorf("plain row takes %d bytes", n)
 	}
@@ -69,10 +69,10 @@ func TestLeasesRoundTrip(t *testing.T) {
 		b := func(name string) bool { return rapid.Bool().Draw(t, name) }
 		n := func(name string) int64 { return anyMicros.Draw(t, name) }
 		s := func(name string) string { return anyText.Draw(t, name) }
-		want := directory.Lease{
+		want := ownership.Lease{
 			Gen: s("gen"), Until: n("until"), TTL: n("ttl"), At: n("at"), Headroom: rapid.Float64().Draw(t, "headroom"),
 			Beaten: b("beaten"), OwnDrain: b("own"), Drain: b("drain"), DrainAt: n("drainat"),
-			Degraded: directory.Degrade(rapid.Byte().Draw(t, "degraded")), FailSince: n("fail"), ProvedAt: n("proved"),
+			Degraded: ownership.Degrade(rapid.Byte().Draw(t, "degraded")), FailSince: n("fail"), ProvedAt: n("proved"),
 			Replaced: s("replaced"), Successor: s("successor"), Restated: b("restated"), Hold: n("hold"),
 			Restating: n("restating"), Ordered: n("ordered"), Want: b("want"), Acks: b("acks"), Old: b("old"), Ejected: b("ejected"),
 			Ended: n("ended"), Super: s("super"), SuperAt: n("superat"),
@@ -91,7 +91,7 @@ func TestLeasesRoundTrip(t *testing.T) {
 // Every field of a lease must be stored: a new one that visitLease forgets
 // fails here.
 func TestLeaseHasNoForgottenField(t *testing.T) {
-	full := directory.Lease{
+	full := ownership.Lease{
 		Gen: "g", Until: 1, TTL: 2, At: 3, Headroom: 4, Beaten: true, OwnDrain: true, Drain: true, DrainAt: 5, Degraded: 6,
 		FailSince: 7, ProvedAt: 8, Replaced: "r", Successor: "s", Behind: []string{"b"}, Restated: true, Hold: 9, Restating: 10,
 		Ordered: 11, Want: true, Acks: true, Old: true, Ejected: true, Ended: 12, Super: "e", SuperAt: 13,
@@ -114,11 +114,11 @@ func TestTokensRoundTrip(t *testing.T) {
 
 func TestOtherRecordsRoundTrip(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		m := directory.Meta{Gen: anyText.Draw(t, "gen"), Since: anyMicros.Draw(t, "since"), Cold: anyMicros.Draw(t, "cold"), Longest: anyMicros.Draw(t, "longest")}
+		m := ownership.Meta{Gen: anyText.Draw(t, "gen"), Since: anyMicros.Draw(t, "since"), Cold: anyMicros.Draw(t, "cold"), Longest: anyMicros.Draw(t, "longest")}
 		if got, err := decodeMeta(encodeMeta(&m)); err != nil || got != m {
 			t.Fatalf("%+v became %+v (%v)", m, got, err)
 		}
-		b := directory.Binding{Env: anyText.Draw(t, "env"), Epoch: anyMicros.Draw(t, "epoch"), Wait: anyMicros.Draw(t, "wait")}
+		b := ownership.Binding{Env: anyText.Draw(t, "env"), Epoch: anyMicros.Draw(t, "epoch"), Wait: anyMicros.Draw(t, "wait")}
 		if got, err := decodeBinding(encodeBinding(&b)); err != nil || got != b {
 			t.Fatalf("%+v became %+v (%v)", b, got, err)
 		}
@@ -130,7 +130,7 @@ func TestOtherRecordsRoundTrip(t *testing.T) {
 func TestKeysAreUnambiguous(t *testing.T) {
 	k := newKeyspace("pb", 4)
 	rapid.Check(t, func(t *rapid.T) {
-		key := directory.Key{
+		key := ownership.Key{
 			Env:       rapid.StringMatching(`[%/*a-zA-Z0-9.:-]{1,12}`).Draw(t, "env"),
 			Namespace: rapid.StringMatching(`(/[a-z0-9.~-]{1,8}){1,3}`).Draw(t, "ns"),
 			ID:        rapid.StringMatching(`[A-Za-z0-9_~-]{1,16}`).Draw(t, "id"),
@@ -142,7 +142,7 @@ func TestKeysAreUnambiguous(t *testing.T) {
 		if got, ok := k.parseRow(2, s); !ok || got != key {
 			t.Fatalf("%q read as %+v", s, got)
 		}
-		bind := directory.BindKey{Host: rapid.StringMatching(`[%|a-z:]{0,8}`).Draw(t, "host"), Namespace: key.Namespace}
+		bind := ownership.BindKey{Host: rapid.StringMatching(`[%|a-z:]{0,8}`).Draw(t, "host"), Namespace: key.Namespace}
 		if len(k.binding(2, bind)) != k.bindingLen(2, bind) {
 			t.Fatal("binding length")
 		}

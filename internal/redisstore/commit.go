@@ -9,7 +9,7 @@ import (
 	"strconv"
 
 	"pinboard"
-	"pinboard/internal/directory"
+	"pinboard/internal/ownership"
 )
 
 // A verdict is commit.lua's.
@@ -38,7 +38,7 @@ type change struct {
 }
 
 // commit applies what the rule wrote if everything it read is unchanged.
-func (s *Store) commit(ctx context.Context, b int, v *view, tx *directory.Tx) (verdict, error) {
+func (s *Store) commit(ctx context.Context, b int, v *view, tx *ownership.Tx) (verdict, error) {
 	c := &change{s: s, b: b, run: tx.Server, gen: tx.Meta.Gen, v: v, at: map[string]int{}}
 	c.head(tx, s.limits(ctx, v, tx))
 	c.compared()
@@ -71,14 +71,14 @@ func (s *Store) commit(ctx context.Context, b int, v *view, tx *directory.Tx) (v
 
 // limits are the times between which a commit may happen, by the server.
 type limits struct {
-	from, believed, notAfter directory.Micros
+	from, believed, notAfter ownership.Micros
 }
 
 func (c *change) arg(words ...string) { c.args = append(c.args, words...) }
 
 func (c *change) num(n int64) { c.args = append(c.args, strconv.FormatInt(n, 10)) }
 
-func (c *change) head(tx *directory.Tx, l limits) {
+func (c *change) head(tx *ownership.Tx, l limits) {
 	c.keys = c.s.keys.fixed(c.b)
 	c.arg("", tx.Server)
 	c.num(l.from)
@@ -124,7 +124,7 @@ func (c *change) key(name string) string {
 	return strconv.Itoa(i)
 }
 
-func (c *change) writes(out *directory.Writes) error {
+func (c *change) writes(out *ownership.Writes) error {
 	mintedAt := c.epochs(out)
 	for k, r := range out.Rows {
 		key := c.key(c.s.keys.row(c.b, k))
@@ -175,8 +175,8 @@ func (c *change) writes(out *directory.Writes) error {
 
 // epochs come before all other writes; the result is the place of each
 // minted row's epoch in the script's list, counting from one.
-func (c *change) epochs(out *directory.Writes) map[directory.Key]int {
-	mintedAt := make(map[directory.Key]int, len(out.Minted))
+func (c *change) epochs(out *ownership.Writes) map[ownership.Key]int {
+	mintedAt := make(map[ownership.Key]int, len(out.Minted))
 	if f := out.Floor; f > 0 {
 		c.arg("floor")
 		c.halves(f)
@@ -214,12 +214,12 @@ func (c *change) hdel(hash int, field string) {
 	c.arg("hdel", strconv.Itoa(hash), field)
 }
 
-func (c *change) session(id string, s *directory.Session) {
+func (c *change) session(id string, s *ownership.Session) {
 	t, key := token(id), c.key(c.s.keys.lease(c.b, c.run, id))
 	if s == nil {
 		c.hdel(keySessions, t)
 		c.hdel(keyWorkers, t)
-		c.hdel(keyCounts, directory.PlaceCount(id))
+		c.hdel(keyCounts, ownership.PlaceCount(id))
 		c.arg("del", key)
 		return
 	}
@@ -239,7 +239,7 @@ func (c *change) session(id string, s *directory.Session) {
 
 // entries go to the ring behind their epoch, which the script may have to mint
 // first.
-func (c *change) entries(out *directory.Writes) error {
+func (c *change) entries(out *ownership.Writes) error {
 	for _, e := range out.Entries {
 		minted := slices.Index(out.Minted, e.Mint) + 1
 		epoch := binary.BigEndian.AppendUint64(nil, uint64(e.Epoch))

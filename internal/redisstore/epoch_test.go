@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"pinboard"
-	"pinboard/internal/directory"
+	"pinboard/internal/ownership"
 	"pinboard/internal/redisstore"
 	"pinboard/internal/redistest"
 )
@@ -50,14 +50,14 @@ func TestEpochFromTheClock(t *testing.T) {
 	srv := redistest.Start(t)
 	s := open(t, srv.URL())
 	setCounter(srv, s, 1<<32-1)
-	var m *directory.Mint
-	var before directory.Micros
-	update(t, s, func(tx *directory.Tx) error {
+	var m *ownership.Mint
+	var before ownership.Micros
+	update(t, s, func(tx *ownership.Tx) error {
 		before = tx.Now
-		m = tx.MintRow(key("a"), directory.Row{Kind: directory.Placed, Session: sessionA}, 9)
+		m = tx.MintRow(key("a"), ownership.Row{Kind: ownership.Placed, Session: sessionA}, 9)
 		return nil
 	})
-	if e := directory.Micros(m.Epoch); e < before || e > before+5e6 {
+	if e := ownership.Micros(m.Epoch); e < before || e > before+5e6 {
 		t.Fatalf("minted %d at %d", e, before)
 	}
 }
@@ -67,7 +67,7 @@ func TestFloorRaisesAndNeverLowers(t *testing.T) {
 	s := open(t, srv.URL())
 	for _, c := range [][3]uint64{{7, 1<<61 + 3, 1<<61 + 3}, {1<<61 + 3, 1<<53 + 1, 1<<61 + 3}, {1<<61 + 3, 1<<61 + 4, 1<<61 + 4}} {
 		setCounter(srv, s, c[0])
-		update(t, s, func(tx *directory.Tx) error { tx.Out.Floor = pinboard.Epoch(c[1]); return nil })
+		update(t, s, func(tx *ownership.Tx) error { tx.Out.Floor = pinboard.Epoch(c[1]); return nil })
 		if got := counter(srv, s); got != c[2] {
 			t.Errorf("from %d by %d: %d", c[0], c[1], got)
 		}
@@ -84,8 +84,8 @@ func TestEpochsEnd(t *testing.T) {
 		t.Fatalf("%d", m[0].Epoch)
 	}
 	for _, seen := range []pinboard.Epoch{0, pinboard.MaxEpoch, 1<<64 - 1} {
-		err := s.Update(context.Background(), 0, directory.Select{}, func(tx *directory.Tx) error {
-			tx.MintRow(key("late"), directory.Row{Kind: directory.Placed, Session: sessionA}, seen)
+		err := s.Update(context.Background(), 0, ownership.Select{}, func(tx *ownership.Tx) error {
+			tx.MintRow(key("late"), ownership.Row{Kind: ownership.Placed, Session: sessionA}, seen)
 			return nil
 		})
 		if !errors.Is(err, redisstore.ErrExhausted) {
@@ -100,16 +100,16 @@ func TestEpochsEnd(t *testing.T) {
 // A rule may change a row again after it minted; the epoch stays the mint's.
 func TestMintSurvivesALaterPut(t *testing.T) {
 	s := open(t, redistest.Start(t).URL())
-	var m, gone *directory.Mint
-	update(t, s, func(tx *directory.Tx) error {
+	var m, gone *ownership.Mint
+	update(t, s, func(tx *ownership.Tx) error {
 		m = place(tx, key("a"), sessionA)
-		tx.PutRow(key("a"), directory.Row{Kind: directory.Closing, Session: sessionB, Made: 1})
+		tx.PutRow(key("a"), ownership.Row{Kind: ownership.Closing, Session: sessionB, Made: 1})
 		gone = place(tx, key("b"), sessionA)
 		tx.DropRow(key("b"))
 		return nil
 	})
-	update(t, s, func(tx *directory.Tx) error {
-		if r := tx.Row(key("a")); r == nil || r.Kind != directory.Closing || r.Session != sessionB || r.Epoch != m.Epoch || tx.Row(key("b")) != nil {
+	update(t, s, func(tx *ownership.Tx) error {
+		if r := tx.Row(key("a")); r == nil || r.Kind != ownership.Closing || r.Session != sessionB || r.Epoch != m.Epoch || tx.Row(key("b")) != nil {
 			t.Errorf("%+v, minted %d", r, m.Epoch)
 		}
 		return nil
@@ -127,12 +127,12 @@ func counter(srv *redistest.Server, s *redisstore.Store) uint64 {
 	return binary.BigEndian.Uint64([]byte(srv.Do("HGET", s.MetaKey(0), "e").(string)))
 }
 
-func mint(t *testing.T, s *redisstore.Store, seen ...pinboard.Epoch) (out []*directory.Mint) {
+func mint(t *testing.T, s *redisstore.Store, seen ...pinboard.Epoch) (out []*ownership.Mint) {
 	t.Helper()
-	update(t, s, func(tx *directory.Tx) error {
+	update(t, s, func(tx *ownership.Tx) error {
 		out = nil
 		for i, e := range seen {
-			out = append(out, tx.MintRow(key(fmt.Sprint("id", i)), directory.Row{Kind: directory.Placed, Session: sessionA}, e))
+			out = append(out, tx.MintRow(key(fmt.Sprint("id", i)), ownership.Row{Kind: ownership.Placed, Session: sessionA}, e))
 		}
 		return nil
 	})
@@ -141,6 +141,6 @@ func mint(t *testing.T, s *redisstore.Store, seen ...pinboard.Epoch) (out []*dir
 
 func stored(t *testing.T, s *redisstore.Store, id string) (e pinboard.Epoch) {
 	t.Helper()
-	update(t, s, func(tx *directory.Tx) error { e = tx.Row(key(id)).Epoch; return nil })
+	update(t, s, func(tx *ownership.Tx) error { e = tx.Row(key(id)).Epoch; return nil })
 	return e
 }

@@ -9,7 +9,8 @@ import (
 
 	"pinboard"
 	"pinboard/internal/directory"
-	"pinboard/internal/directory/storetest"
+	"pinboard/internal/ownership"
+	"pinboard/internal/ownership/storetest"
 	"pinboard/internal/redisstore"
 	"pinboard/internal/redistest"
 )
@@ -37,7 +38,7 @@ func TestOldServersClock(t *testing.T) {
 	s := open(t, srv.URL())
 	old := srv.Info("server", "run_id")
 	srv.Restart()
-	for s.Update(context.Background(), 0, directory.Select{}, nothing) != nil {
+	for s.Update(context.Background(), 0, ownership.Select{}, nothing) != nil {
 	}
 	now, ok := s.OldNow(old)
 	if off := time.Duration(now-time.Now().UnixMicro()) * time.Microsecond; !ok || off < 0 || off > 50*time.Millisecond {
@@ -64,7 +65,7 @@ func TestLostLastWrite(t *testing.T) {
 	register := func(names ...string) {
 		t.Helper()
 		for _, name := range names {
-			_, err := nodes[0].Register(ctx, &directory.Registration{Headroom: 1, Worker: directory.Worker{
+			_, err := nodes[0].Register(ctx, &directory.Registration{Headroom: 1, Worker: ownership.Worker{
 				ClientID: name, Secret: name, URL: "http://" + name, Namespaces: []string{"/threads"}, Owner: "o", Proven: true}})
 			if err != nil {
 				t.Fatal(err)
@@ -101,8 +102,8 @@ func TestLostLastWrite(t *testing.T) {
 func TestTimeoutAfterPlace(t *testing.T) {
 	s, relay, _ := furnished(t)
 	scripted(relay, 2, redistest.Swallow())
-	err := s.Update(context.Background(), 0, rows("a"), func(tx *directory.Tx) error {
-		r := directory.Row{Kind: directory.Placed, Session: sessionA, Nonce: directory.Nonce{1}}
+	err := s.Update(context.Background(), 0, rows("a"), func(tx *ownership.Tx) error {
+		r := ownership.Row{Kind: ownership.Placed, Session: sessionA, Nonce: ownership.Nonce{1}}
 		tx.MintRow(key("a"), r, 0)
 		return nil
 	})
@@ -110,8 +111,8 @@ func TestTimeoutAfterPlace(t *testing.T) {
 		t.Fatal(err)
 	}
 	relay.Rule(nil)
-	update(t, s, func(tx *directory.Tx) error {
-		if r := tx.Row(key("a")); r == nil || r.Nonce != (directory.Nonce{1}) || r.Epoch == 0 {
+	update(t, s, func(tx *ownership.Tx) error {
+		if r := tx.Row(key("a")); r == nil || r.Nonce != (ownership.Nonce{1}) || r.Epoch == 0 {
 			t.Errorf("%+v", r)
 		}
 		return nil
@@ -125,14 +126,14 @@ func TestEightThousandRows(t *testing.T) {
 	if raceEnabled {
 		n = 1000 // the client's own work would be most of it
 	}
-	var sel directory.Select
+	var sel ownership.Select
 	for i := range n {
 		sel.Rows = append(sel.Rows, key(fmt.Sprintf("conversation%06d", i)))
 	}
 	for round := range 2 {
-		var first, last *directory.Mint
+		var first, last *ownership.Mint
 		begun := time.Now()
-		err := s.Update(context.Background(), 0, sel, func(tx *directory.Tx) error {
+		err := s.Update(context.Background(), 0, sel, func(tx *ownership.Tx) error {
 			for i, k := range sel.Rows {
 				if r := tx.Row(k); (r != nil) != (round == 1) {
 					return fmt.Errorf("row %d: %v", i, r)

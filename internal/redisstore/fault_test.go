@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"pinboard/internal/directory"
+	"pinboard/internal/ownership"
 	"pinboard/internal/redisstore"
 	"pinboard/internal/redistest"
 )
@@ -60,7 +60,7 @@ func TestFaultsAreNeverAbsence(t *testing.T) {
 				s, relay, _ := furnished(t)
 				scripted(relay, n, f.fault)
 				begun := time.Now()
-				err := s.Update(context.Background(), 0, rows("old", "new"), func(tx *directory.Tx) error {
+				err := s.Update(context.Background(), 0, rows("old", "new"), func(tx *ownership.Tx) error {
 					if tx.Row(key("old")) == nil {
 						t.Error("a failed read passed for absence")
 					}
@@ -74,7 +74,7 @@ func TestFaultsAreNeverAbsence(t *testing.T) {
 					t.Errorf("error %v", err)
 				}
 				relay.Rule(nil)
-				update(t, s, func(tx *directory.Tx) error {
+				update(t, s, func(tx *ownership.Tx) error {
 					if tx.Row(key("old")) == nil {
 						t.Error("the placed row is gone")
 					}
@@ -92,21 +92,21 @@ func TestFaultsAreNeverAbsence(t *testing.T) {
 func TestForeignKeysAreErrors(t *testing.T) {
 	for _, c := range []struct {
 		name, rest string
-		look       func(*directory.Tx)
+		look       func(*ownership.Tx)
 	}{
-		{"row", "*/threads/x", func(tx *directory.Tx) { tx.Row(key("x")) }},
-		{"binding", "%b:h|/threads", func(tx *directory.Tx) { tx.Binding(bind) }},
-		{"sessions", "%s", func(tx *directory.Tx) { tx.Session(sessionA) }},
-		{"index", "%i", func(tx *directory.Tx) { tx.Index("i") }},
-		{"orders", "%o", func(tx *directory.Tx) { tx.Orders("p") }},
-		{"counts", "%c", func(tx *directory.Tx) { tx.Count("n") }},
-		{"meta", "%m", func(*directory.Tx) {}},
+		{"row", "*/threads/x", func(tx *ownership.Tx) { tx.Row(key("x")) }},
+		{"binding", "%b:h|/threads", func(tx *ownership.Tx) { tx.Binding(bind) }},
+		{"sessions", "%s", func(tx *ownership.Tx) { tx.Session(sessionA) }},
+		{"index", "%i", func(tx *ownership.Tx) { tx.Index("i") }},
+		{"orders", "%o", func(tx *ownership.Tx) { tx.Orders("p") }},
+		{"counts", "%c", func(tx *ownership.Tx) { tx.Count("n") }},
+		{"meta", "%m", func(*ownership.Tx) {}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			srv := redistest.Start(t)
 			s := open(t, srv.URL())
 			srv.Do("LPUSH", s.TagKey(0, c.rest), "x")
-			err := s.Update(context.Background(), 0, directory.Select{}, func(tx *directory.Tx) error { c.look(tx); return nil })
+			err := s.Update(context.Background(), 0, ownership.Select{}, func(tx *ownership.Tx) error { c.look(tx); return nil })
 			if !errors.Is(err, redisstore.ErrUnavailable) {
 				t.Fatalf("%v", err)
 			}
@@ -142,8 +142,8 @@ func TestAwayAndBack(t *testing.T) {
 				time.Sleep(5 * time.Millisecond)
 				wg.Go(func() {
 					begun := time.Now()
-					err := s.Update(context.Background(), 0, rows(fmt.Sprint("stale", i)), func(tx *directory.Tx) error {
-						tx.PutRow(key(fmt.Sprint("stale", i)), directory.Row{Kind: directory.Held})
+					err := s.Update(context.Background(), 0, rows(fmt.Sprint("stale", i)), func(tx *ownership.Tx) error {
+						tx.PutRow(key(fmt.Sprint("stale", i)), ownership.Row{Kind: ownership.Held})
 						return nil
 					})
 					if took := time.Since(begun); !errors.Is(err, redisstore.ErrUnavailable) || took > patience {
@@ -164,7 +164,7 @@ func TestAwayAndBack(t *testing.T) {
 			}
 			c.back(srv, relay)
 			begun := time.Now()
-			for s.Update(context.Background(), 0, directory.Select{}, nothing) != nil {
+			for s.Update(context.Background(), 0, ownership.Select{}, nothing) != nil {
 			}
 			if took := time.Since(begun); took > 4*time.Second {
 				t.Errorf("back after %v", took)
@@ -211,7 +211,7 @@ func TestSilentConnectionsAreClosed(t *testing.T) {
 func TestSlowServer(t *testing.T) {
 	s, relay, _ := furnished(t)
 	relay.Rule(func([]string) redistest.Fault { return redistest.DelayReply(200 * time.Millisecond) })
-	update(t, s, func(tx *directory.Tx) error { tx.Add("n", 1); return nil })
+	update(t, s, func(tx *ownership.Tx) error { tx.Add("n", 1); return nil })
 }
 
 // FC-42: out of memory refuses writes and loses nothing; reads go on.
@@ -220,13 +220,13 @@ func TestOutOfMemory(t *testing.T) {
 	s := open(t, srv.URL())
 	update(t, s, furnish)
 	srv.Do("CONFIG", "SET", "maxmemory", "1")
-	err := s.Update(context.Background(), 0, rows("new"), func(tx *directory.Tx) error { place(tx, key("new"), sessionA); return nil })
+	err := s.Update(context.Background(), 0, rows("new"), func(tx *ownership.Tx) error { place(tx, key("new"), sessionA); return nil })
 	if !errors.Is(err, redisstore.ErrUnavailable) {
 		t.Fatal(err)
 	}
 	peek(t, s, hintOld)
 	srv.Do("CONFIG", "SET", "maxmemory", "0")
-	update(t, s, func(tx *directory.Tx) error {
+	update(t, s, func(tx *ownership.Tx) error {
 		if tx.Row(key("old")) == nil || tx.Row(key("new")) != nil {
 			t.Error("half done")
 		}
@@ -255,16 +255,16 @@ func rowMemory(t testing.TB, n int) float64 {
 	before := srv.UsedMemory()
 	const batch = 1000
 	for i := 0; i < n; i += batch {
-		err := s.Update(ctx, i/batch%16, directory.Select{}, func(tx *directory.Tx) error {
-			tx.Out = directory.Writes{Rows: map[directory.Key]*directory.Row{}}
+		err := s.Update(ctx, i/batch%16, ownership.Select{}, func(tx *ownership.Tx) error {
+			tx.Out = ownership.Writes{Rows: map[ownership.Key]*ownership.Row{}}
 			for j := range batch {
 				k := key(fmt.Sprintf("conversation%06d", i+j)) // 18 characters, as performance.md measured
-				r := &directory.Row{Kind: directory.Placed, Session: sessionA}
+				r := &ownership.Row{Kind: ownership.Placed, Session: sessionA}
 				if j%2 == 0 {
 					r.Nonce[0] = 1
 				}
 				tx.Out.Rows[k] = r
-				tx.Out.Minted = append(tx.Out.Minted, &directory.Mint{Key: k})
+				tx.Out.Minted = append(tx.Out.Minted, &ownership.Mint{Key: k})
 			}
 			return nil
 		})

@@ -7,56 +7,56 @@ import (
 	"testing"
 	"time"
 
-	"pinboard/internal/directory"
+	"pinboard/internal/ownership"
 	"pinboard/internal/redisstore"
 	"pinboard/internal/redistest"
 )
 
-var bind = directory.BindKey{Host: "h", Namespace: "/threads"}
+var bind = ownership.BindKey{Host: "h", Namespace: "/threads"}
 
 // Each guard of commit.lua has a line here: what the rule looked at changes
 // between the read and the commit, so the rule must run again and see it.
 func TestWhatWasReadMustNotHaveChanged(t *testing.T) {
 	for _, c := range []struct {
 		name string
-		look func(tx *directory.Tx)
-		by   func(tx *directory.Tx)
+		look func(tx *ownership.Tx)
+		by   func(tx *ownership.Tx)
 	}{
-		{"a row is there", func(tx *directory.Tx) { tx.Row(key("new")) },
-			func(tx *directory.Tx) { place(tx, key("new"), sessionA) }},
-		{"a row is gone", func(tx *directory.Tx) { tx.Row(key("old")) },
-			func(tx *directory.Tx) { tx.DropRow(key("old")) }},
-		{"a row is another", func(tx *directory.Tx) { tx.Row(key("old")) },
-			func(tx *directory.Tx) { place(tx, key("old"), sessionB) }},
-		{"the session of a row changes", func(tx *directory.Tx) { tx.Session(tx.Row(key("old")).Session) },
-			func(tx *directory.Tx) { lease(tx, sessionA, time.Hour) }},
-		{"a session is there", func(tx *directory.Tx) { tx.Session(sessionB) },
-			func(tx *directory.Tx) { lease(tx, sessionB, time.Hour) }},
-		{"a session is gone", func(tx *directory.Tx) { tx.Session(sessionA) },
-			func(tx *directory.Tx) { tx.DropSession(sessionA) }},
-		{"the session of an index entry changes", func(tx *directory.Tx) { tx.Session(tx.Index("i")) },
-			func(tx *directory.Tx) { lease(tx, sessionA, time.Hour) }},
-		{"an index entry changes", func(tx *directory.Tx) { tx.Index("i") },
-			func(tx *directory.Tx) { tx.PutIndex("i", sessionB) }},
-		{"an index entry is there", func(tx *directory.Tx) { tx.Index("j") },
-			func(tx *directory.Tx) { tx.PutIndex("j", sessionB) }},
-		{"a binding changes", func(tx *directory.Tx) { tx.Binding(bind) },
-			func(tx *directory.Tx) { tx.PutBinding(bind, &directory.Binding{Env: "green"}) }},
-		{"a binding is gone", func(tx *directory.Tx) { tx.Binding(bind) },
-			func(tx *directory.Tx) { tx.PutBinding(bind, nil) }},
-		{"orders change", func(tx *directory.Tx) { tx.Orders("p") },
-			func(tx *directory.Tx) { tx.PutOrders("p", nil) }},
-		{"the bucket changes", func(*directory.Tx) {},
-			func(tx *directory.Tx) { m := tx.Meta; m.Cold++; tx.PutMeta(m) }},
-		{"the roster grows", func(tx *directory.Tx) { tx.Roster() },
-			func(tx *directory.Tx) { lease(tx, sessionB, time.Hour) }},
-		{"the roster changes", func(tx *directory.Tx) { tx.Roster() },
-			func(tx *directory.Tx) { lease(tx, sessionA, time.Hour) }},
+		{"a row is there", func(tx *ownership.Tx) { tx.Row(key("new")) },
+			func(tx *ownership.Tx) { place(tx, key("new"), sessionA) }},
+		{"a row is gone", func(tx *ownership.Tx) { tx.Row(key("old")) },
+			func(tx *ownership.Tx) { tx.DropRow(key("old")) }},
+		{"a row is another", func(tx *ownership.Tx) { tx.Row(key("old")) },
+			func(tx *ownership.Tx) { place(tx, key("old"), sessionB) }},
+		{"the session of a row changes", func(tx *ownership.Tx) { tx.Session(tx.Row(key("old")).Session) },
+			func(tx *ownership.Tx) { lease(tx, sessionA, time.Hour) }},
+		{"a session is there", func(tx *ownership.Tx) { tx.Session(sessionB) },
+			func(tx *ownership.Tx) { lease(tx, sessionB, time.Hour) }},
+		{"a session is gone", func(tx *ownership.Tx) { tx.Session(sessionA) },
+			func(tx *ownership.Tx) { tx.DropSession(sessionA) }},
+		{"the session of an index entry changes", func(tx *ownership.Tx) { tx.Session(tx.Index("i")) },
+			func(tx *ownership.Tx) { lease(tx, sessionA, time.Hour) }},
+		{"an index entry changes", func(tx *ownership.Tx) { tx.Index("i") },
+			func(tx *ownership.Tx) { tx.PutIndex("i", sessionB) }},
+		{"an index entry is there", func(tx *ownership.Tx) { tx.Index("j") },
+			func(tx *ownership.Tx) { tx.PutIndex("j", sessionB) }},
+		{"a binding changes", func(tx *ownership.Tx) { tx.Binding(bind) },
+			func(tx *ownership.Tx) { tx.PutBinding(bind, &ownership.Binding{Env: "green"}) }},
+		{"a binding is gone", func(tx *ownership.Tx) { tx.Binding(bind) },
+			func(tx *ownership.Tx) { tx.PutBinding(bind, nil) }},
+		{"orders change", func(tx *ownership.Tx) { tx.Orders("p") },
+			func(tx *ownership.Tx) { tx.PutOrders("p", nil) }},
+		{"the bucket changes", func(*ownership.Tx) {},
+			func(tx *ownership.Tx) { m := tx.Meta; m.Cold++; tx.PutMeta(m) }},
+		{"the roster grows", func(tx *ownership.Tx) { tx.Roster() },
+			func(tx *ownership.Tx) { lease(tx, sessionB, time.Hour) }},
+		{"the roster changes", func(tx *ownership.Tx) { tx.Roster() },
+			func(tx *ownership.Tx) { lease(tx, sessionA, time.Hour) }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := open(t, redistest.Start(t).URL())
 			update(t, s, furnish)
-			if runs := runsWhile(t, s, c.look, func() { update(t, s, func(tx *directory.Tx) error { c.by(tx); return nil }) }); runs != 2 {
+			if runs := runsWhile(t, s, c.look, func() { update(t, s, func(tx *ownership.Tx) error { c.by(tx); return nil }) }); runs != 2 {
 				t.Fatalf("the rule's last view came after %d runs, want 2", runs)
 			}
 		})
@@ -64,28 +64,28 @@ func TestWhatWasReadMustNotHaveChanged(t *testing.T) {
 }
 
 // furnish gives bucket 0 one of everything.
-func furnish(tx *directory.Tx) error {
+func furnish(tx *ownership.Tx) error {
 	lease(tx, sessionA, time.Minute)
 	place(tx, key("old"), sessionA)
 	tx.PutIndex("i", sessionA)
-	tx.PutBinding(bind, &directory.Binding{Env: "blue"})
-	tx.PutOrders("p", []directory.Order{{MsgID: "m"}})
-	tx.PutMeta(directory.Meta{Gen: tx.Server + "@1", Longest: 15e6})
+	tx.PutBinding(bind, &ownership.Binding{Env: "blue"})
+	tx.PutOrders("p", []ownership.Order{{MsgID: "m"}})
+	tx.PutMeta(ownership.Meta{Gen: tx.Server + "@1", Longest: 15e6})
 	return nil
 }
 
 // runsWhile counts how often a committing rule saw its final view: between the
 // first complete view and its commit, change happens once.
-func runsWhile(t *testing.T, s *redisstore.Store, look func(*directory.Tx), change func()) int {
+func runsWhile(t *testing.T, s *redisstore.Store, look func(*ownership.Tx), change func()) int {
 	t.Helper()
 	complete := 0
-	update(t, s, func(tx *directory.Tx) error {
+	update(t, s, func(tx *ownership.Tx) error {
 		tx.Row(key("written"))
 		look(tx)
 		if complete++; complete == 1 {
 			change()
 		}
-		tx.PutRow(key("written"), directory.Row{Kind: directory.Held})
+		tx.PutRow(key("written"), ownership.Row{Kind: ownership.Held})
 		return nil
 	})
 	return complete
@@ -95,9 +95,9 @@ func runsWhile(t *testing.T, s *redisstore.Store, look func(*directory.Tx), chan
 func TestCountsAndOtherRowsDoNotCollide(t *testing.T) {
 	s := open(t, redistest.Start(t).URL())
 	update(t, s, furnish)
-	look := func(tx *directory.Tx) { tx.Count("n"); tx.Session(sessionA); tx.Row(key("mine")) }
+	look := func(tx *ownership.Tx) { tx.Count("n"); tx.Session(sessionA); tx.Row(key("mine")) }
 	if runs := runsWhile(t, s, look, func() {
-		update(t, s, func(tx *directory.Tx) error {
+		update(t, s, func(tx *ownership.Tx) error {
 			tx.Add("n", 1)
 			place(tx, key("other"), sessionA)
 			return nil
@@ -115,10 +115,10 @@ func TestCommitOnlyAtTheServerThatWasRead(t *testing.T) {
 	update(t, s, furnish)
 	srv.Do("SAVE")
 	var seen []string
-	err := s.Update(context.Background(), 0, rows("x"), func(tx *directory.Tx) error {
+	err := s.Update(context.Background(), 0, rows("x"), func(tx *ownership.Tx) error {
 		if seen = append(seen, tx.Server); len(seen) == 1 {
 			srv.Restart()
-			for s.Update(context.Background(), 0, directory.Select{}, nothing) != nil {
+			for s.Update(context.Background(), 0, ownership.Select{}, nothing) != nil {
 			}
 		}
 		place(tx, key("x"), sessionA)
@@ -129,9 +129,9 @@ func TestCommitOnlyAtTheServerThatWasRead(t *testing.T) {
 	}
 }
 
-func nothing(*directory.Tx) error { return nil }
+func nothing(*ownership.Tx) error { return nil }
 
-func rows(ids ...string) (s directory.Select) {
+func rows(ids ...string) (s ownership.Select) {
 	for _, id := range ids {
 		s.Rows = append(s.Rows, key(id))
 	}
@@ -162,7 +162,7 @@ func TestCommitOnlyAtABelievableTime(t *testing.T) {
 			s, _, step := offset(t)
 			update(t, s, furnish)
 			step(0)
-			if runs := runsWhile(t, s, func(*directory.Tx) {}, func() { step(c.step) }); runs != c.runs {
+			if runs := runsWhile(t, s, func(*ownership.Tx) {}, func() { step(c.step) }); runs != c.runs {
 				t.Fatalf("%d runs, want %d", runs, c.runs)
 			}
 		})
@@ -174,7 +174,7 @@ func TestCommitNotAfter(t *testing.T) {
 	s, srv, step := offset(t)
 	update(t, s, furnish)
 	limit, runs := int64(0), 0
-	err := s.Update(context.Background(), 0, rows("old"), func(tx *directory.Tx) error {
+	err := s.Update(context.Background(), 0, rows("old"), func(tx *ownership.Tx) error {
 		if runs++; runs == 1 {
 			limit = tx.Now + 100_000
 			defer step(200 * time.Millisecond) // after the read, before the commit
@@ -190,7 +190,7 @@ func TestCommitNotAfter(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), 300*time.Millisecond)
 	defer cancel()
 	runs = 0
-	err = s.Update(ctx, 0, rows("old"), func(tx *directory.Tx) error {
+	err = s.Update(ctx, 0, rows("old"), func(tx *ownership.Tx) error {
 		if runs++; runs == 1 {
 			step(900 * time.Millisecond) // less than what is unbelievable, more than the caller waits
 		}
@@ -208,9 +208,9 @@ func TestCallerHungUp(t *testing.T) {
 	srv := redistest.Start(t)
 	s := open(t, srv.URL())
 	ctx, cancel := context.WithCancel(context.Background())
-	err := s.Update(ctx, 0, rows("x"), func(tx *directory.Tx) error {
+	err := s.Update(ctx, 0, rows("x"), func(tx *ownership.Tx) error {
 		cancel()
-		tx.PutRow(key("x"), directory.Row{Kind: directory.Held})
+		tx.PutRow(key("x"), ownership.Row{Kind: ownership.Held})
 		return nil
 	})
 	if !errors.Is(err, redisstore.ErrUnavailable) || srv.Do("EXISTS", s.TagKey(0, key("x").String())) != int64(0) {
@@ -226,13 +226,13 @@ func TestSteppedClockMakesCold(t *testing.T) {
 			steps := make(chan string, 10)
 			s, srv, step := offset(t, func(o *redisstore.Options) { o.OnStep = func(addr string) { steps <- addr } })
 			for b := range buckets {
-				if err := s.Update(context.Background(), b, directory.Select{}, furnish); err != nil {
+				if err := s.Update(context.Background(), b, ownership.Select{}, furnish); err != nil {
 					t.Fatal(err)
 				}
 			}
 			step(d)
 			for b := range buckets {
-				err := s.Update(context.Background(), b, directory.Select{}, func(tx *directory.Tx) error {
+				err := s.Update(context.Background(), b, ownership.Select{}, func(tx *ownership.Tx) error {
 					if left := tx.Meta.Cold - tx.Now; left < 14e6 || left > 15e6 {
 						t.Errorf("bucket %d: cold for %d us", b, left)
 					}
@@ -258,7 +258,7 @@ func TestStalledServerIsNoStep(t *testing.T) {
 	srv.Pause()
 	ctx, cancel := context.WithTimeout(context.Background(), 200*time.Millisecond)
 	defer cancel()
-	if err := s.Update(ctx, 0, directory.Select{}, furnish); err == nil {
+	if err := s.Update(ctx, 0, ownership.Select{}, furnish); err == nil {
 		t.Error("a paused server answered")
 	}
 	time.Sleep(1100 * time.Millisecond)
@@ -274,9 +274,9 @@ func TestLateCommitDoesNothing(t *testing.T) {
 	update(t, s, furnish)
 	ctx, cancel := context.WithTimeout(context.Background(), 300*time.Millisecond)
 	defer cancel()
-	err := s.Update(ctx, 0, rows("x"), func(tx *directory.Tx) error {
+	err := s.Update(ctx, 0, rows("x"), func(tx *ownership.Tx) error {
 		relay.Once("EVALSHA", 1, redistest.DelayCommand(500*time.Millisecond))
-		tx.PutRow(key("x"), directory.Row{Kind: directory.Held})
+		tx.PutRow(key("x"), ownership.Row{Kind: ownership.Held})
 		return nil
 	})
 	if err == nil {

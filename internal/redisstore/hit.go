@@ -10,7 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"pinboard/internal/directory"
+	"pinboard/internal/ownership"
 )
 
 // silence is how long the oldest hit on a connection may wait before the
@@ -27,7 +27,7 @@ const (
 	hitRestating = 2
 )
 
-func encodeHit(s *directory.Session) string {
+func encodeHit(s *ownership.Session) string {
 	b := binary.BigEndian.AppendUint64(make([]byte, 0, 32), uint64(s.Until))
 	b = binary.BigEndian.AppendUint64(b, uint64(s.At))
 	var flags byte
@@ -58,17 +58,17 @@ type hitCall struct {
 
 var hitCalls = sync.Pool{New: func() any { return &hitCall{done: make(chan struct{}, 1)} }}
 
-// Peek implements directory.Store: one pipelined MGET, no rule, and no
+// Peek implements ownership.Store: one pipelined MGET, no rule, and no
 // allocation when everything is as hinted.
-func (s *Store) Peek(ctx context.Context, b int, hint directory.Hint) (directory.Peek, bool, error) {
+func (s *Store) Peek(ctx context.Context, b int, hint ownership.Hint) (ownership.Peek, bool, error) {
 	n := s.topo.peek(b)
 	if n == nil {
-		return directory.Peek{}, false, nil
+		return ownership.Peek{}, false, nil
 	}
 	line := n.hits.open()
 	var raw [12]byte
 	if line == nil || !compact(&raw, hint.Session) {
-		return directory.Peek{}, false, nil
+		return ownership.Peek{}, false, nil
 	}
 	call := hitCalls.Get().(*hitCall)
 	call.refused, call.moved, call.broken = false, false, false
@@ -77,7 +77,7 @@ func (s *Store) Peek(ctx context.Context, b int, hint directory.Hint) (directory
 	lone, ok := line.send(call, s.keys, b, &hint, &raw)
 	if !ok {
 		hitCalls.Put(call)
-		return directory.Peek{}, false, nil
+		return ownership.Peek{}, false, nil
 	}
 	if lone {
 		line.readOwn(call)
@@ -90,7 +90,7 @@ func (s *Store) Peek(ctx context.Context, b int, hint directory.Hint) (directory
 		if ctx.Err() == context.DeadlineExceeded {
 			line.die()
 		}
-		return directory.Peek{Sent: sent}, false, unavailable("%v", ctx.Err())
+		return ownership.Peek{Sent: sent}, false, unavailable("%v", ctx.Err())
 	}
 	p, ok, err := s.judgeHit(call, line, &hint, &raw)
 	if call.moved {
@@ -100,7 +100,7 @@ func (s *Store) Peek(ctx context.Context, b int, hint directory.Hint) (directory
 	return p, ok, err
 }
 
-func (s *Store) judgeHit(call *hitCall, line *hitConn, hint *directory.Hint, raw *[12]byte) (p directory.Peek, ok bool, err error) {
+func (s *Store) judgeHit(call *hitCall, line *hitConn, hint *ownership.Hint, raw *[12]byte) (p ownership.Peek, ok bool, err error) {
 	p.Sent = call.sent
 	switch {
 	case call.broken:
@@ -140,18 +140,18 @@ func current(call *hitCall, line *hitConn) bool {
 
 // bound reports that the hostname shows the key's env and that the worker
 // serves it.
-func bound(call *hitCall, hint *directory.Hint) bool {
+func bound(call *hitCall, hint *ownership.Hint) bool {
 	return len(call.binding) >= bindingEnvAt && string(call.binding[bindingEnvAt:]) == hint.Key.Env &&
 		string(call.lease[hitGenAt+int(call.lease[hitGenAt-1]):]) == hint.Bind.Host
 }
 
 // hitRow reads a row if it is plain and the hinted session's.
-func hitRow(r *directory.Row, b []byte, hint *directory.Hint, raw *[12]byte) bool {
-	if len(b) < plainRow || b[0]&^withFields != byte(directory.Placed) || string(b[sessionAt:plainRow]) != string(raw[:]) {
+func hitRow(r *ownership.Row, b []byte, hint *ownership.Hint, raw *[12]byte) bool {
+	if len(b) < plainRow || b[0]&^withFields != byte(ownership.Placed) || string(b[sessionAt:plainRow]) != string(raw[:]) {
 		return false
 	}
 	if len(b) == plainRow {
-		r.Kind, r.Session = directory.Placed, hint.Session
+		r.Kind, r.Session = ownership.Placed, hint.Session
 		r.Epoch = epochOf(b[epochAt:])
 		return true
 	}
@@ -210,7 +210,7 @@ func (l *hitLine) close() {
 // send queues the MGET and, unless somebody is at it already, writes all that
 // is queued; the yield before lets others join. Not ok when the connection is
 // gone; lone when the caller has to read.
-func (c *hitConn) send(call *hitCall, k keyspace, b int, hint *directory.Hint, raw *[12]byte) (lone, ok bool) {
+func (c *hitConn) send(call *hitCall, k keyspace, b int, hint *ownership.Hint, raw *[12]byte) (lone, ok bool) {
 	c.mu.Lock()
 	if c.dead {
 		c.mu.Unlock()
@@ -265,7 +265,7 @@ func (c *hitConn) write(b []byte) error {
 	return c.werr
 }
 
-func (c *hitConn) appendHit(dst []byte, k keyspace, b int, hint *directory.Hint, raw *[12]byte) []byte {
+func (c *hitConn) appendHit(dst []byte, k keyspace, b int, hint *ownership.Hint, raw *[12]byte) []byte {
 	if hint.Bind.Host == "" {
 		dst = append(dst, "*4\r\n$4\r\nMGET\r\n"...)
 	} else {

@@ -8,12 +8,12 @@ import (
 	"testing"
 	"time"
 
-	"pinboard/internal/directory"
+	"pinboard/internal/ownership"
 	"pinboard/internal/redisstore"
 	"pinboard/internal/redistest"
 )
 
-var hintOld = directory.Hint{Key: key("old"), Session: sessionA}
+var hintOld = ownership.Hint{Key: key("old"), Session: sessionA}
 
 // furnished is a store with one of everything in bucket 0, behind a relay.
 func furnished(t testing.TB) (*redisstore.Store, *redistest.Relay, *redistest.Server) {
@@ -28,33 +28,33 @@ func furnished(t testing.TB) (*redisstore.Store, *redistest.Relay, *redistest.Se
 func TestHitOnlyWhatIsPlain(t *testing.T) {
 	for _, c := range []struct {
 		name string
-		with func(*directory.Session, *directory.Row)
+		with func(*ownership.Session, *ownership.Row)
 		hit  bool
 	}{
-		{"plain", func(*directory.Session, *directory.Row) {}, true},
-		{"labelled", func(_ *directory.Session, r *directory.Row) { r.Tag = "t"; r.Taken = 5 }, true},
-		{"draining", func(s *directory.Session, _ *directory.Row) { s.Drain = true }, true},
-		{"proof missing", func(s *directory.Session, _ *directory.Row) { s.Degraded = directory.ProofsMissing }, true},
-		{"unconfirmed", func(_ *directory.Session, r *directory.Row) { r.Nonce[0] = 1 }, false},
-		{"since", func(_ *directory.Session, r *directory.Row) { r.Since = 1 }, false},
-		{"winding down", func(_ *directory.Session, r *directory.Row) { r.Wind = 1 }, false},
-		{"claimed", func(_ *directory.Session, r *directory.Row) { r.Claim = "h" }, false},
-		{"closing", func(_ *directory.Session, r *directory.Row) { r.Kind = directory.Closing }, false},
-		{"another owner", func(_ *directory.Session, r *directory.Row) { r.Session = sessionB }, false},
-		{"another generation", func(s *directory.Session, _ *directory.Row) { s.Gen = "g" }, false},
-		{"proofs refused", func(s *directory.Session, _ *directory.Row) { s.Degraded = directory.ProofsRefused }, false},
-		{"replaced", func(s *directory.Session, _ *directory.Row) { s.Replaced = sessionB }, false},
-		{"succeeded", func(s *directory.Session, _ *directory.Row) { s.Successor = sessionB }, false},
-		{"restated", func(s *directory.Session, _ *directory.Row) { s.Restated = true }, false},
-		{"superseded", func(s *directory.Session, _ *directory.Row) { s.Super = "e" }, false},
-		{"ended", func(s *directory.Session, _ *directory.Row) { s.Ended = 1 }, false},
-		{"lapsed", func(s *directory.Session, _ *directory.Row) { s.Until = s.At }, false},
+		{"plain", func(*ownership.Session, *ownership.Row) {}, true},
+		{"labelled", func(_ *ownership.Session, r *ownership.Row) { r.Tag = "t"; r.Taken = 5 }, true},
+		{"draining", func(s *ownership.Session, _ *ownership.Row) { s.Drain = true }, true},
+		{"proof missing", func(s *ownership.Session, _ *ownership.Row) { s.Degraded = ownership.ProofsMissing }, true},
+		{"unconfirmed", func(_ *ownership.Session, r *ownership.Row) { r.Nonce[0] = 1 }, false},
+		{"since", func(_ *ownership.Session, r *ownership.Row) { r.Since = 1 }, false},
+		{"winding down", func(_ *ownership.Session, r *ownership.Row) { r.Wind = 1 }, false},
+		{"claimed", func(_ *ownership.Session, r *ownership.Row) { r.Claim = "h" }, false},
+		{"closing", func(_ *ownership.Session, r *ownership.Row) { r.Kind = ownership.Closing }, false},
+		{"another owner", func(_ *ownership.Session, r *ownership.Row) { r.Session = sessionB }, false},
+		{"another generation", func(s *ownership.Session, _ *ownership.Row) { s.Gen = "g" }, false},
+		{"proofs refused", func(s *ownership.Session, _ *ownership.Row) { s.Degraded = ownership.ProofsRefused }, false},
+		{"replaced", func(s *ownership.Session, _ *ownership.Row) { s.Replaced = sessionB }, false},
+		{"succeeded", func(s *ownership.Session, _ *ownership.Row) { s.Successor = sessionB }, false},
+		{"restated", func(s *ownership.Session, _ *ownership.Row) { s.Restated = true }, false},
+		{"superseded", func(s *ownership.Session, _ *ownership.Row) { s.Super = "e" }, false},
+		{"ended", func(s *ownership.Session, _ *ownership.Row) { s.Ended = 1 }, false},
+		{"lapsed", func(s *ownership.Session, _ *ownership.Row) { s.Until = s.At }, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := open(t, redistest.Start(t).URL())
 			update(t, s, furnish)
 			peek(t, s, hintOld)
-			update(t, s, func(tx *directory.Tx) error {
+			update(t, s, func(tx *ownership.Tx) error {
 				x, r := tx.Session(sessionA), tx.Row(key("old"))
 				c.with(x, r)
 				tx.PutSession(*x)
@@ -73,27 +73,27 @@ func TestHitOnlyWhatIsPlain(t *testing.T) {
 // serves only its own hostname.
 func TestHitUnderAHostname(t *testing.T) {
 	s := open(t, redistest.Start(t).URL())
-	k := directory.Key{Env: "blue/1", Namespace: "/threads", ID: "a"}
-	b := directory.BindKey{Host: "a.example:80|x", Namespace: "/threads"}
-	update(t, s, func(tx *directory.Tx) error {
+	k := ownership.Key{Env: "blue/1", Namespace: "/threads", ID: "a"}
+	b := ownership.BindKey{Host: "a.example:80|x", Namespace: "/threads"}
+	update(t, s, func(tx *ownership.Tx) error {
 		w := worker(sessionA)
 		w.Hostname = b.Host
 		began(tx)
-		tx.PutSession(directory.Session{Worker: w, Lease: directory.Lease{Gen: tx.Meta.Gen, Until: tx.Now + 60e6, At: tx.Now}})
+		tx.PutSession(ownership.Session{Worker: w, Lease: ownership.Lease{Gen: tx.Meta.Gen, Until: tx.Now + 60e6, At: tx.Now}})
 		place(tx, k, sessionA)
-		tx.PutBinding(b, &directory.Binding{Env: "blue/1", Epoch: 1})
-		tx.PutBinding(directory.BindKey{Host: "other", Namespace: "/threads"}, &directory.Binding{Env: "blue/1"})
+		tx.PutBinding(b, &ownership.Binding{Env: "blue/1", Epoch: 1})
+		tx.PutBinding(ownership.BindKey{Host: "other", Namespace: "/threads"}, &ownership.Binding{Env: "blue/1"})
 		return nil
 	})
-	h := directory.Hint{Key: k, Session: sessionA, Bind: b}
+	h := ownership.Hint{Key: k, Session: sessionA, Bind: b}
 	peek(t, s, h)
 	h.Bind.Host = "other"
 	if _, ok, err := s.Peek(context.Background(), 0, h); ok || err != nil {
 		t.Fatalf("served another hostname's worker: %v", err)
 	}
 	h.Bind = b
-	update(t, s, func(tx *directory.Tx) error {
-		tx.PutBinding(b, &directory.Binding{Env: "green", Epoch: 2})
+	update(t, s, func(tx *ownership.Tx) error {
+		tx.PutBinding(b, &ownership.Binding{Env: "green", Epoch: 2})
 		return nil
 	})
 	if _, ok, err := s.Peek(context.Background(), 0, h); ok || err != nil {
@@ -105,8 +105,8 @@ func TestHitUnderAHostname(t *testing.T) {
 // outlives the lease.
 func TestHitDeadlineIsNeverLate(t *testing.T) {
 	s := open(t, redistest.Start(t).URL())
-	var until directory.Micros
-	update(t, s, func(tx *directory.Tx) error {
+	var until ownership.Micros
+	update(t, s, func(tx *ownership.Tx) error {
 		lease(tx, sessionA, 300*time.Millisecond)
 		until = tx.Now + 300_000
 		place(tx, key("old"), sessionA)
@@ -149,7 +149,7 @@ func TestNoHitOnAnotherServer(t *testing.T) {
 		}
 		time.Sleep(2 * time.Millisecond)
 	}
-	for s.Update(context.Background(), 0, directory.Select{}, nothing) != nil {
+	for s.Update(context.Background(), 0, ownership.Select{}, nothing) != nil {
 	}
 	update(t, s, furnish)
 	peek(t, s, hintOld)
@@ -205,8 +205,8 @@ func TestHitFaults(t *testing.T) {
 // A lost reply must not shift the next one onto somebody else's id.
 func TestSwallowedReplyShiftsNothing(t *testing.T) {
 	s, relay, _ := furnished(t)
-	update(t, s, func(tx *directory.Tx) error { place(tx, key("other"), sessionA); return nil })
-	want := map[string]directory.Peek{"old": peek(t, s, hintOld), "other": peek(t, s, directory.Hint{Key: key("other"), Session: sessionA})}
+	update(t, s, func(tx *ownership.Tx) error { place(tx, key("other"), sessionA); return nil })
+	want := map[string]ownership.Peek{"old": peek(t, s, hintOld), "other": peek(t, s, ownership.Hint{Key: key("other"), Session: sessionA})}
 	relay.Once("MGET", 1, redistest.Swallow())
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Millisecond)
 	defer cancel()
@@ -218,7 +218,7 @@ func TestSwallowedReplyShiftsNothing(t *testing.T) {
 		for id, w := range want {
 			wg.Go(func() {
 				for range 20 {
-					p, ok, _ := s.Peek(context.Background(), 0, directory.Hint{Key: key(id), Session: sessionA})
+					p, ok, _ := s.Peek(context.Background(), 0, ownership.Hint{Key: key(id), Session: sessionA})
 					if ok && p.Row.Epoch != w.Row.Epoch {
 						t.Errorf("%s answered with the row of another id", id)
 					}
@@ -233,15 +233,15 @@ func TestSwallowedReplyShiftsNothing(t *testing.T) {
 func TestHitsOfImpatientCallers(t *testing.T) {
 	s := open(t, redistest.Start(t).URL())
 	const n = 64
-	want := make([]*directory.Mint, n)
-	update(t, s, func(tx *directory.Tx) error {
+	want := make([]*ownership.Mint, n)
+	update(t, s, func(tx *ownership.Tx) error {
 		lease(tx, sessionA, time.Minute)
 		for i := range want {
 			want[i] = place(tx, key(fmt.Sprint("k", i)), sessionA)
 		}
 		return nil
 	})
-	peek(t, s, directory.Hint{Key: key("k0"), Session: sessionA})
+	peek(t, s, ownership.Hint{Key: key("k0"), Session: sessionA})
 	var wg sync.WaitGroup
 	for i := range n {
 		wg.Go(func() {
@@ -250,7 +250,7 @@ func TestHitsOfImpatientCallers(t *testing.T) {
 				if j%3 == 0 {
 					cancel()
 				}
-				p, ok, _ := s.Peek(ctx, 0, directory.Hint{Key: key(fmt.Sprint("k", i)), Session: sessionA})
+				p, ok, _ := s.Peek(ctx, 0, ownership.Hint{Key: key(fmt.Sprint("k", i)), Session: sessionA})
 				cancel()
 				if ok && p.Row.Epoch != want[i].Epoch {
 					t.Errorf("k%d answered with another row", i)
@@ -313,7 +313,7 @@ func BenchmarkUpdate(b *testing.B) {
 	b.ReportAllocs()
 	for i := 0; b.Loop(); i++ {
 		k := key(fmt.Sprint("k", i%1000))
-		s.Update(context.Background(), 0, directory.Select{Rows: []directory.Key{k}, Sessions: []string{sessionA}}, func(tx *directory.Tx) error {
+		s.Update(context.Background(), 0, ownership.Select{Rows: []ownership.Key{k}, Sessions: []string{sessionA}}, func(tx *ownership.Tx) error {
 			if tx.Session(sessionA) == nil {
 				return errors.New("gone")
 			}
@@ -329,7 +329,7 @@ func TestNoHitInAGenerationThatBeganAnew(t *testing.T) {
 	s := open(t, redistest.Start(t).URL())
 	update(t, s, furnish)
 	peek(t, s, hintOld)
-	update(t, s, func(tx *directory.Tx) error {
+	update(t, s, func(tx *ownership.Tx) error {
 		m := tx.Meta
 		m.Gen = tx.Server + "@2"
 		tx.PutMeta(m)

@@ -4,7 +4,7 @@ import (
 	"strconv"
 	"strings"
 
-	"pinboard/internal/directory"
+	"pinboard/internal/ownership"
 )
 
 // Keys of bucket i all carry the hash tag {i}, so they share a cluster slot.
@@ -56,11 +56,11 @@ func (k keyspace) fixed(b int) []string {
 
 func (k keyspace) header() string { return k.tags[0] + "%h" }
 
-func (k keyspace) row(b int, key directory.Key) string {
+func (k keyspace) row(b int, key ownership.Key) string {
 	return string(k.appendRow(nil, b, key))
 }
 
-func (k keyspace) appendRow(dst []byte, b int, key directory.Key) []byte {
+func (k keyspace) appendRow(dst []byte, b int, key ownership.Key) []byte {
 	dst = append(dst, k.tags[b]...)
 	dst = appendEscaped(dst, key.Env, '/')
 	dst = append(dst, key.Namespace...)
@@ -68,24 +68,24 @@ func (k keyspace) appendRow(dst []byte, b int, key directory.Key) []byte {
 	return append(dst, key.ID...)
 }
 
-func (k keyspace) rowLen(b int, key directory.Key) int {
+func (k keyspace) rowLen(b int, key ownership.Key) int {
 	return len(k.tags[b]) + escapedLen(key.Env, '/') + len(key.Namespace) + 1 + len(key.ID)
 }
 
 // parseRow reads the key of a row of bucket b; ok is false for anything else.
-func (k keyspace) parseRow(b int, s string) (directory.Key, bool) {
+func (k keyspace) parseRow(b int, s string) (ownership.Key, bool) {
 	rest, ok := strings.CutPrefix(s, k.tags[b])
 	if !ok || strings.HasPrefix(rest, "%") && !strings.HasPrefix(rest, "%2") {
-		return directory.Key{}, false
+		return ownership.Key{}, false
 	}
-	return directory.ParseKey(rest)
+	return ownership.ParseKey(rest)
 }
 
-func (k keyspace) binding(b int, key directory.BindKey) string {
+func (k keyspace) binding(b int, key ownership.BindKey) string {
 	return string(k.appendBinding(nil, b, key))
 }
 
-func (k keyspace) appendBinding(dst []byte, b int, key directory.BindKey) []byte {
+func (k keyspace) appendBinding(dst []byte, b int, key ownership.BindKey) []byte {
 	dst = append(dst, k.tags[b]...)
 	dst = append(dst, "%b:"...)
 	dst = appendEscaped(dst, key.Host, '|')
@@ -93,7 +93,7 @@ func (k keyspace) appendBinding(dst []byte, b int, key directory.BindKey) []byte
 	return append(dst, key.Namespace...)
 }
 
-func (k keyspace) bindingLen(b int, key directory.BindKey) int {
+func (k keyspace) bindingLen(b int, key ownership.BindKey) int {
 	return len(k.tags[b]) + len("%b:") + escapedLen(key.Host, '|') + 1 + len(key.Namespace)
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"pinboard"
 	"pinboard/internal/directory"
+	"pinboard/internal/ownership"
 	"pinboard/internal/redisstore"
 	"pinboard/internal/redistest"
 )
@@ -19,16 +20,16 @@ import (
 // fill writes n confirmed rows of a running worker.
 func fill(t testing.TB, s *redisstore.Store, session string, n int) {
 	t.Helper()
-	byBucket := make([][]directory.Key, s.Buckets())
+	byBucket := make([][]ownership.Key, s.Buckets())
 	for i := range n {
 		k := key(fmt.Sprint("t_", i))
 		byBucket[k.Bucket(s.Buckets())] = append(byBucket[k.Bucket(s.Buckets())], k)
 	}
 	for b, keys := range byBucket {
 		for part := range slices.Chunk(keys, 1000) {
-			err := s.Update(context.Background(), b, directory.Select{Rows: part}, func(tx *directory.Tx) error {
+			err := s.Update(context.Background(), b, ownership.Select{Rows: part}, func(tx *ownership.Tx) error {
 				for _, k := range part {
-					tx.MintRow(k, directory.Row{Kind: directory.Placed, Session: session}, 0)
+					tx.MintRow(k, ownership.Row{Kind: ownership.Placed, Session: session}, 0)
 				}
 				return nil
 			})
@@ -46,7 +47,7 @@ func fleet(t testing.TB, s *redisstore.Store) (*directory.Directory, string) {
 	if err := d.Touch(context.Background()); err != nil {
 		t.Fatal(err)
 	}
-	g, err := d.Register(context.Background(), &directory.Registration{Headroom: 1, Worker: directory.Worker{
+	g, err := d.Register(context.Background(), &directory.Registration{Headroom: 1, Worker: ownership.Worker{
 		ClientID: "w", Secret: "s", URL: "http://w", Namespaces: []string{"/threads"}, Owner: "o", Proven: true}})
 	if err != nil {
 		t.Fatal(err)

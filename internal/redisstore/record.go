@@ -7,13 +7,13 @@ import (
 
 	"github.com/cespare/xxhash/v2"
 
-	"pinboard/internal/directory"
+	"pinboard/internal/ownership"
 )
 
 // A lease record is the digest of the session's worker record (so that
 // comparing the lease compares both, and a node that knows the worker need
 // not read it again), 4 bytes of presence, then what is present.
-func encodeLease(digest uint64, l *directory.Lease) string {
+func encodeLease(digest uint64, l *ownership.Lease) string {
 	b := binary.BigEndian.AppendUint64(make([]byte, 0, 128), digest)
 	b = append(b, 0, 0, 0, 0)
 	e := leaseWriter{b: b}
@@ -22,13 +22,13 @@ func encodeLease(digest uint64, l *directory.Lease) string {
 	return string(e.b)
 }
 
-func decodeLease(s string) (digest uint64, l directory.Lease, err error) {
+func decodeLease(s string) (digest uint64, l ownership.Lease, err error) {
 	d := leaseReader{decoder: decoder{s: s}}
 	digest = d.uint64()
 	d.present = uint32(d.byte())<<24 | uint32(d.byte())<<16 | uint32(d.byte())<<8 | uint32(d.byte())
 	visitLease(&d, &l)
 	if d.bad || len(d.s) > 0 || d.present>>d.n != 0 {
-		return 0, directory.Lease{}, errCorrupt
+		return 0, ownership.Lease{}, errCorrupt
 	}
 	return digest, l, nil
 }
@@ -39,11 +39,11 @@ type leaseVisitor interface {
 	number(*int64)
 	flag(*bool)
 	float(*float64)
-	degrade(*directory.Degrade)
+	degrade(*ownership.Degrade)
 	texts(*[]string)
 }
 
-func visitLease(v leaseVisitor, l *directory.Lease) {
+func visitLease(v leaseVisitor, l *ownership.Lease) {
 	v.text(&l.Gen)
 	v.number(&l.Until)
 	v.number(&l.TTL)
@@ -106,7 +106,7 @@ func (w *leaseWriter) float(p *float64) {
 	}
 }
 
-func (w *leaseWriter) degrade(p *directory.Degrade) {
+func (w *leaseWriter) degrade(p *ownership.Degrade) {
 	if w.mark(*p != 0) {
 		w.b = append(w.b, byte(*p))
 	}
@@ -153,9 +153,9 @@ func (r *leaseReader) float(p *float64) {
 	}
 }
 
-func (r *leaseReader) degrade(p *directory.Degrade) {
+func (r *leaseReader) degrade(p *ownership.Degrade) {
 	if r.next() {
-		*p = directory.Degrade(r.byte())
+		*p = ownership.Degrade(r.byte())
 	}
 }
 
@@ -168,7 +168,7 @@ func (r *leaseReader) texts(p *[]string) {
 	}
 }
 
-func encodeWorker(w *directory.Worker) (record string, digest uint64) {
+func encodeWorker(w *ownership.Worker) (record string, digest uint64) {
 	b, err := json.Marshal(w)
 	if err != nil {
 		panic(err) // strings, numbers, lists and a map of strings always marshal
@@ -176,15 +176,15 @@ func encodeWorker(w *directory.Worker) (record string, digest uint64) {
 	return string(b), xxhash.Sum64(b)
 }
 
-func decodeWorker(s string) (*directory.Worker, error) {
-	var w directory.Worker
+func decodeWorker(s string) (*ownership.Worker, error) {
+	var w ownership.Worker
 	if json.Unmarshal([]byte(s), &w) != nil {
 		return nil, errCorrupt
 	}
 	return &w, nil
 }
 
-func encodeMeta(m *directory.Meta) string {
+func encodeMeta(m *ownership.Meta) string {
 	b := appendText(make([]byte, 0, 72), m.Gen)
 	for _, v := range [...]int64{m.Since, m.Cold, m.Longest} {
 		b = binary.AppendVarint(b, v)
@@ -192,14 +192,14 @@ func encodeMeta(m *directory.Meta) string {
 	return string(b)
 }
 
-func decodeMeta(s string) (m directory.Meta, err error) {
+func decodeMeta(s string) (m ownership.Meta, err error) {
 	if s == "" {
 		return m, nil
 	}
 	d := decoder{s: s}
-	m = directory.Meta{Gen: d.text(), Since: d.varint(), Cold: d.varint(), Longest: d.varint()}
+	m = ownership.Meta{Gen: d.text(), Since: d.varint(), Cold: d.varint(), Longest: d.varint()}
 	if d.bad || len(d.s) > 0 {
-		return directory.Meta{}, errCorrupt
+		return ownership.Meta{}, errCorrupt
 	}
 	return m, nil
 }
@@ -208,22 +208,22 @@ func decodeMeta(s string) (m directory.Meta, err error) {
 // hits compare the tail without decoding.
 const bindingEnvAt = 16
 
-func encodeBinding(b *directory.Binding) string {
+func encodeBinding(b *ownership.Binding) string {
 	v := binary.BigEndian.AppendUint64(make([]byte, 0, 32), uint64(b.Epoch))
 	v = binary.BigEndian.AppendUint64(v, uint64(b.Wait))
 	return string(append(v, b.Env...))
 }
 
-func decodeBinding(s string) (directory.Binding, error) {
+func decodeBinding(s string) (ownership.Binding, error) {
 	d := decoder{s: s}
-	b := directory.Binding{Epoch: int64(d.uint64()), Wait: int64(d.uint64()), Env: d.take(len(d.s))}
+	b := ownership.Binding{Epoch: int64(d.uint64()), Wait: int64(d.uint64()), Env: d.take(len(d.s))}
 	if d.bad {
-		return directory.Binding{}, errCorrupt
+		return ownership.Binding{}, errCorrupt
 	}
 	return b, nil
 }
 
-func encodeOrders(o []directory.Order) string {
+func encodeOrders(o []ownership.Order) string {
 	b, err := json.Marshal(o)
 	if err != nil {
 		panic(err) // as for a worker
@@ -231,7 +231,7 @@ func encodeOrders(o []directory.Order) string {
 	return string(b)
 }
 
-func decodeOrders(s string) (o []directory.Order, err error) {
+func decodeOrders(s string) (o []ownership.Order, err error) {
 	if json.Unmarshal([]byte(s), &o) != nil {
 		return nil, errCorrupt
 	}

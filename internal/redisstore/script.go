@@ -11,7 +11,7 @@ import (
 
 	"github.com/redis/rueidis"
 
-	"pinboard/internal/directory"
+	"pinboard/internal/ownership"
 )
 
 //go:embed read.lua
@@ -56,7 +56,7 @@ func newScripts(clock string) scripts {
 // with the time around the call by the node's clock.
 type reply struct {
 	gen            string
-	now            directory.Micros
+	now            ownership.Micros
 	body           []rueidis.RedisMessage
 	sent, received time.Time
 }

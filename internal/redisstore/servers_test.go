@@ -12,17 +12,17 @@ import (
 	"testing"
 	"time"
 
-	"pinboard/internal/directory"
+	"pinboard/internal/ownership"
 	"pinboard/internal/redisstore"
 	"pinboard/internal/redistest"
 )
 
 // all runs f on every bucket at once and returns the first error.
-func all(s *redisstore.Store, f func(*directory.Tx) error) error {
+func all(s *redisstore.Store, f func(*ownership.Tx) error) error {
 	errs := make([]error, s.Buckets())
 	var wg sync.WaitGroup
 	for b := range errs {
-		wg.Go(func() { errs[b] = s.Update(context.Background(), b, directory.Select{}, f) })
+		wg.Go(func() { errs[b] = s.Update(context.Background(), b, ownership.Select{}, f) })
 	}
 	wg.Wait()
 	return errors.Join(errs...)
@@ -42,13 +42,13 @@ func TestScriptsAreForgotten(t *testing.T) {
 	for i := range 8 {
 		wg.Go(func() {
 			for range 50 {
-				update(t, s, func(tx *directory.Tx) error { tx.Add(fmt.Sprint(i), 1); return nil })
+				update(t, s, func(tx *ownership.Tx) error { tx.Add(fmt.Sprint(i), 1); return nil })
 			}
 		})
 	}
 	time.AfterFunc(300*time.Millisecond, func() { stop.Store(true) })
 	wg.Wait()
-	update(t, s, func(tx *directory.Tx) error {
+	update(t, s, func(tx *ownership.Tx) error {
 		for i := range 8 {
 			if n := tx.Count(fmt.Sprint(i)); n != 50 {
 				t.Errorf("%d updates of 50 took place", n)
@@ -80,9 +80,9 @@ func TestCluster(t *testing.T) {
 				t.Fatalf("bucket %d: %v %v", b, e, err)
 			}
 			var gen string
-			s.Update(context.Background(), b, directory.Select{}, func(tx *directory.Tx) error { gen = tx.Server; return nil })
+			s.Update(context.Background(), b, ownership.Select{}, func(tx *ownership.Tx) error { gen = tx.Server; return nil })
 			used[gen] = true
-			h := directory.Hint{Key: key("old"), Session: sessionA}
+			h := ownership.Hint{Key: key("old"), Session: sessionA}
 			if _, ok, err := s.Peek(context.Background(), b, h); !ok || err != nil {
 				t.Fatalf("bucket %d: hit %v %v", b, ok, err)
 			}
@@ -112,7 +112,7 @@ func TestSlotMovesUnderLoad(t *testing.T) {
 	for range 4 {
 		wg.Go(func() {
 			for !stop.Load() {
-				err := s.Update(context.Background(), b, rows("old", "absent"), func(tx *directory.Tx) error {
+				err := s.Update(context.Background(), b, rows("old", "absent"), func(tx *ownership.Tx) error {
 					if tx.Row(key("old")) == nil || tx.Session(sessionA) == nil || tx.Meta.Gen == "" {
 						t.Error("a moving row read as absent")
 					}
@@ -127,7 +127,7 @@ func TestSlotMovesUnderLoad(t *testing.T) {
 				default:
 					t.Error(err)
 				}
-				if _, _, err := s.Peek(context.Background(), b, directory.Hint{Key: key("old"), Session: sessionA}); err != nil && !errors.Is(err, redisstore.ErrUnavailable) {
+				if _, _, err := s.Peek(context.Background(), b, ownership.Hint{Key: key("old"), Session: sessionA}); err != nil && !errors.Is(err, redisstore.ErrUnavailable) {
 					t.Error(err)
 				}
 			}
@@ -146,13 +146,13 @@ func TestSlotMovesUnderLoad(t *testing.T) {
 	if failed.Load() > 0 {
 		t.Errorf("%d updates failed although the slot moved in less than a second", failed.Load())
 	}
-	update := func(tx *directory.Tx) error {
+	update := func(tx *ownership.Tx) error {
 		if n := tx.Count("n"); n != done.Load()+failed.Load() {
 			t.Errorf("%d updates counted, %d done", n, done.Load())
 		}
 		return nil
 	}
-	if err := s.Update(context.Background(), b, directory.Select{}, update); err != nil {
+	if err := s.Update(context.Background(), b, ownership.Select{}, update); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -202,7 +202,7 @@ func TestLostShard(t *testing.T) {
 		t.Errorf("took %v", took)
 	}
 	c.Nodes[(lost+1)%3].Await("failover", func() bool {
-		return all(s, func(tx *directory.Tx) error {
+		return all(s, func(tx *ownership.Tx) error {
 			if tx.Row(key("old")) == nil {
 				t.Error("the replica does not have the row")
 			}
@@ -210,7 +210,7 @@ func TestLostShard(t *testing.T) {
 		}) == nil
 	})
 	var gen, stored string
-	s.Update(context.Background(), 0, directory.Select{}, func(tx *directory.Tx) error { gen, stored = tx.Server, tx.Meta.Gen; return nil })
+	s.Update(context.Background(), 0, ownership.Select{}, func(tx *ownership.Tx) error { gen, stored = tx.Server, tx.Meta.Gen; return nil })
 	if gen == stored {
 		t.Error("the promoted replica passes for the server before it")
 	}
@@ -247,7 +247,7 @@ func TestSentinelFailover(t *testing.T) {
 	caughtUp(a, b)
 	sent.Failover()
 	a.Await("the new primary serves", func() bool {
-		return all(s, func(tx *directory.Tx) error {
+		return all(s, func(tx *ownership.Tx) error {
 			if tx.Row(key("old")) == nil {
 				return errors.New("lost row")
 			}
@@ -278,7 +278,7 @@ func TestTLSAndACL(t *testing.T) {
 	if err := all(s, furnish); err != nil {
 		t.Fatal(err)
 	}
-	peek(t, s, directory.Hint{Key: key("old"), Session: sessionA})
+	peek(t, s, ownership.Hint{Key: key("old"), Session: sessionA})
 	if s, err := tryOpen(u); err == nil {
 		s.Close()
 		t.Error("an unknown authority was trusted")

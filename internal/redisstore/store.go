@@ -18,7 +18,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"pinboard/internal/directory"
+	"pinboard/internal/ownership"
 )
 
 // ErrContended ends an Update whose reads kept changing under it.
@@ -27,7 +27,7 @@ var ErrContended = errors.New("store contended")
 // ErrExhausted means that no epoch is left below 2^63 in a bucket.
 var ErrExhausted = errors.New("no epoch left in this bucket")
 
-// A Store is a directory.Store on Redis.
+// A Store is a ownership.Store on Redis.
 type Store struct {
 	opt     Options
 	keys    keyspace
@@ -43,13 +43,13 @@ type Store struct {
 	done    chan struct{}
 }
 
-var _ directory.Store = (*Store)(nil)
+var _ ownership.Store = (*Store)(nil)
 
 // Buckets is fixed for the life of a store.
 func (s *Store) Buckets() int { return s.opt.Buckets }
 
-// Update implements directory.Store.
-func (s *Store) Update(ctx context.Context, b int, prefetch directory.Select, rule func(*directory.Tx) error) error {
+// Update implements ownership.Store.
+func (s *Store) Update(ctx context.Context, b int, prefetch ownership.Select, rule func(*ownership.Tx) error) error {
 	ctx, cancel := bounded(ctx, opTimeout)
 	defer cancel()
 	begun := s.clocks.now()
@@ -74,7 +74,7 @@ func failure(err error) error {
 	return nil
 }
 
-func (s *Store) update(ctx context.Context, b int, prefetch directory.Select, rule func(*directory.Tx) error) error {
+func (s *Store) update(ctx context.Context, b int, prefetch ownership.Select, rule func(*ownership.Tx) error) error {
 	w := &want{}
 	w.add(prefetch)
 	for {
@@ -95,17 +95,17 @@ var errStepped = errors.New("clock stepped")
 // coldForALease is what a stepped clock does to a bucket (G4); one of another
 // generation begins cold anyway. A cold time of before the step may lie far
 // ahead of a clock that went back: it is replaced.
-func coldForALease(tx *directory.Tx) error {
+func coldForALease(tx *ownership.Tx) error {
 	m := tx.Meta
-	if cold := tx.Now + m.Longest; directory.ServerOf(m.Gen) == tx.Server && (m.Cold < cold || m.Cold > cold+m.Longest) {
+	if cold := tx.Now + m.Longest; ownership.ServerOf(m.Gen) == tx.Server && (m.Cold < cold || m.Cold > cold+m.Longest) {
 		m.Cold = cold
 		tx.PutMeta(m)
-		tx.Log(directory.Entry{Cause: "clock_stepped"})
+		tx.Log(ownership.Entry{Cause: "clock_stepped"})
 	}
 	return nil
 }
 
-func (s *Store) transact(ctx context.Context, b int, w *want, rule func(*directory.Tx) error, cooling bool) error {
+func (s *Store) transact(ctx context.Context, b int, w *want, rule func(*ownership.Tx) error, cooling bool) error {
 	for failed := 0; ; {
 		tx, v, err := s.read(ctx, b, w)
 		if err != nil {
@@ -148,7 +148,7 @@ func backoff(failed int) time.Duration {
 }
 
 // read is one view; nil without an error when it was outdated already.
-func (s *Store) read(ctx context.Context, b int, w *want) (*directory.Tx, *view, error) {
+func (s *Store) read(ctx context.Context, b int, w *want) (*ownership.Tx, *view, error) {
 	keys, args := w.request(s.keys, b)
 	r, n, err := s.onBucket(ctx, b, s.scripts.read, keys, args)
 	if err != nil {
@@ -161,7 +161,7 @@ func (s *Store) read(ctx context.Context, b int, w *want) (*directory.Tx, *view,
 	if ok, err := s.complete(ctx, b, n, v); !ok {
 		return nil, nil, err
 	}
-	tx := directory.NewTx(v)
+	tx := ownership.NewTx(v)
 	tx.Now, tx.Sent, tx.Server, tx.Bucket = r.now, r.sent, r.gen, b
 	v.received = r.received
 	if tx.Meta, err = decodeMeta(v.meta); err != nil {
@@ -171,7 +171,7 @@ func (s *Store) read(ctx context.Context, b int, w *want) (*directory.Tx, *view,
 }
 
 // runRule runs the rule until it returns or asks for what is not there.
-func runRule(rule func(*directory.Tx) error, tx *directory.Tx) (miss *missing, err error) {
+func runRule(rule func(*ownership.Tx) error, tx *ownership.Tx) (miss *missing, err error) {
 	defer func() {
 		switch p := recover().(type) {
 		case nil:
@@ -188,7 +188,7 @@ func runRule(rule func(*directory.Tx) error, tx *directory.Tx) (miss *missing, e
 // the node cannot believe, not when the rule or the caller has given up. It
 // rests on this view's own reading, so that a step which others have noticed
 // meanwhile moves nothing.
-func (s *Store) limits(ctx context.Context, v *view, tx *directory.Tx) limits {
+func (s *Store) limits(ctx context.Context, v *view, tx *ownership.Tx) limits {
 	now := s.clocks.now()
 	most := float64(now.Sub(tx.Sent).Microseconds()) * (1 + drift)
 	l := limits{from: tx.Now, believed: tx.Now + int64(most) + tolerance, notAfter: math.MaxInt64}
@@ -217,4 +217,4 @@ func (s *Store) sampled(n *node, r *reply) {
 
 // OldNow is what the clock of a server generation shows now at the latest, as
 // this node carried it on; false when the node has no estimate (R6).
-func (s *Store) OldNow(gen string) (directory.Micros, bool) { return s.clocks.oldNow(gen) }
+func (s *Store) OldNow(gen string) (ownership.Micros, bool) { return s.clocks.oldNow(gen) }

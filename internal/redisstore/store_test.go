@@ -12,7 +12,7 @@ import (
 	"go.uber.org/goleak"
 
 	"pinboard"
-	"pinboard/internal/directory"
+	"pinboard/internal/ownership"
 	"pinboard/internal/redisstore"
 	"pinboard/internal/redistest"
 )
@@ -54,27 +54,27 @@ func tryOpen(url string, change ...func(*redisstore.Options)) (*redisstore.Store
 	return redisstore.Open(context.Background(), opt)
 }
 
-func key(id string) directory.Key {
-	return directory.Key{Env: directory.World, Namespace: "/threads", ID: id}
+func key(id string) ownership.Key {
+	return ownership.Key{Env: ownership.World, Namespace: "/threads", ID: id}
 }
 
 // update runs rule on bucket 0 and ends the test if that fails.
-func update(t testing.TB, s *redisstore.Store, rule func(*directory.Tx) error) {
+func update(t testing.TB, s *redisstore.Store, rule func(*ownership.Tx) error) {
 	t.Helper()
-	if err := s.Update(context.Background(), 0, directory.Select{}, rule); err != nil {
+	if err := s.Update(context.Background(), 0, ownership.Select{}, rule); err != nil {
 		t.Fatal(err)
 	}
 }
 
 const sessionA, sessionB = "AAAAAAAAAAAAAAAA", "abcdefghijkl_-01"
 
-func worker(session string) *directory.Worker {
-	return &directory.Worker{Session: session, Process: "p-" + session, Secret: "s", URL: "http://w", Namespaces: []string{"/threads"}}
+func worker(session string) *ownership.Worker {
+	return &ownership.Worker{Session: session, Process: "p-" + session, Secret: "s", URL: "http://w", Namespaces: []string{"/threads"}}
 }
 
 // began makes the answering server the bucket's generation.
-func began(tx *directory.Tx) {
-	if directory.ServerOf(tx.Meta.Gen) != tx.Server {
+func began(tx *ownership.Tx) {
+	if ownership.ServerOf(tx.Meta.Gen) != tx.Server {
 		m := tx.Meta
 		m.Gen = tx.Server + "@1"
 		tx.PutMeta(m)
@@ -82,51 +82,51 @@ func began(tx *directory.Tx) {
 }
 
 // lease writes a running session.
-func lease(tx *directory.Tx, session string, d time.Duration) {
+func lease(tx *ownership.Tx, session string, d time.Duration) {
 	began(tx)
-	tx.PutSession(directory.Session{Worker: worker(session), Lease: directory.Lease{
+	tx.PutSession(ownership.Session{Worker: worker(session), Lease: ownership.Lease{
 		Gen: tx.Meta.Gen, Until: tx.Now + d.Microseconds(), At: tx.Now, Headroom: 0.5,
 	}})
 }
 
-func place(tx *directory.Tx, k directory.Key, session string) *directory.Mint {
-	return tx.MintRow(k, directory.Row{Kind: directory.Placed, Session: session}, 0)
+func place(tx *ownership.Tx, k ownership.Key, session string) *ownership.Mint {
+	return tx.MintRow(k, ownership.Row{Kind: ownership.Placed, Session: session}, 0)
 }
 
 // Everything a rule can write comes back as it was written.
 func TestWritesComeBack(t *testing.T) {
 	s := open(t, redistest.Start(t).URL())
-	bind := directory.BindKey{Host: "a|b%c", Namespace: "/threads"}
-	var minted *directory.Mint
-	update(t, s, func(tx *directory.Tx) error {
+	bind := ownership.BindKey{Host: "a|b%c", Namespace: "/threads"}
+	var minted *ownership.Mint
+	update(t, s, func(tx *ownership.Tx) error {
 		m := tx.Meta
 		m.Gen, m.Cold, m.Longest = tx.Server+"@1", tx.Now+5, 15e6
 		tx.PutMeta(m)
 		lease(tx, sessionA, time.Minute)
 		lease(tx, "short", time.Minute)
 		minted = place(tx, key("a"), sessionA)
-		tx.PutRow(key("b"), directory.Row{Kind: directory.Closing, Session: "short", Epoch: 7, Made: 3})
-		tx.PutRow(key("c"), directory.Row{Kind: directory.Held, Epoch: 9, Until: 4, Claim: "host"})
+		tx.PutRow(key("b"), ownership.Row{Kind: ownership.Closing, Session: "short", Epoch: 7, Made: 3})
+		tx.PutRow(key("c"), ownership.Row{Kind: ownership.Held, Epoch: 9, Until: 4, Claim: "host"})
 		tx.PutIndex("process", sessionA)
 		tx.PutIndex("other", "short")
-		tx.PutBinding(bind, &directory.Binding{Env: "blue", Epoch: 3, Wait: 8})
-		tx.PutOrders("proc", []directory.Order{{MsgID: "m", Key: key("a"), Epoch: 5}})
+		tx.PutBinding(bind, &ownership.Binding{Env: "blue", Epoch: 3, Wait: 8})
+		tx.PutOrders("proc", []ownership.Order{{MsgID: "m", Key: key("a"), Epoch: 5}})
 		tx.Add("count", 3)
-		tx.Add(directory.PlaceCount(sessionA), 2)
-		tx.Log(directory.Entry{Cause: "placed", Key: key("a").String()})
+		tx.Add(ownership.PlaceCount(sessionA), 2)
+		tx.Log(ownership.Entry{Cause: "placed", Key: key("a").String()})
 		return nil
 	})
 	if minted.Epoch == 0 {
 		t.Fatal("no epoch minted")
 	}
-	update(t, s, func(tx *directory.Tx) error {
+	update(t, s, func(tx *ownership.Tx) error {
 		if r := tx.Row(key("a")); r == nil || r.Epoch != minted.Epoch || r.Session != sessionA || !r.Plain() {
 			t.Errorf("a: %+v", r)
 		}
-		if r := tx.Row(key("b")); r == nil || r.Kind != directory.Closing || r.Session != "short" || r.Made != 3 || r.Epoch != 7 {
+		if r := tx.Row(key("b")); r == nil || r.Kind != ownership.Closing || r.Session != "short" || r.Made != 3 || r.Epoch != 7 {
 			t.Errorf("b: %+v", r)
 		}
-		if r := tx.Row(key("c")); r == nil || r.Kind != directory.Held || r.Session != "" || r.Claim != "host" || r.Until != 4 {
+		if r := tx.Row(key("c")); r == nil || r.Kind != ownership.Held || r.Session != "" || r.Claim != "host" || r.Until != 4 {
 			t.Errorf("c: %+v", r)
 		}
 		if tx.Row(key("d")) != nil || tx.Session("nobody") != nil || tx.Index("none") != "" {
@@ -138,19 +138,19 @@ func TestWritesComeBack(t *testing.T) {
 		if tx.Index("process") != sessionA || tx.Index("other") != "short" {
 			t.Error("index")
 		}
-		if b := tx.Binding(bind); b == nil || *b != (directory.Binding{Env: "blue", Epoch: 3, Wait: 8}) {
+		if b := tx.Binding(bind); b == nil || *b != (ownership.Binding{Env: "blue", Epoch: 3, Wait: 8}) {
 			t.Errorf("binding: %+v", b)
 		}
 		if o := tx.Orders("proc"); len(o) != 1 || o[0].MsgID != "m" || o[0].Key != key("a") {
 			t.Errorf("orders: %+v", o)
 		}
-		if tx.Count("count") != 3 || tx.Count(directory.RowCount(directory.World, "/threads")) != 3 {
+		if tx.Count("count") != 3 || tx.Count(ownership.RowCount(ownership.World, "/threads")) != 3 {
 			t.Error("counts")
 		}
 		if len(tx.Roster()) != 2 {
 			t.Error("roster")
 		}
-		if directory.ServerOf(tx.Meta.Gen) != tx.Server || tx.Meta.Longest != 15e6 {
+		if ownership.ServerOf(tx.Meta.Gen) != tx.Server || tx.Meta.Longest != 15e6 {
 			t.Errorf("meta: %+v", tx.Meta)
 		}
 		return nil
@@ -159,7 +159,7 @@ func TestWritesComeBack(t *testing.T) {
 	if err != nil || len(e) != 1 || e[0].Cause != "placed" {
 		t.Fatalf("entries: %v %v", e, err)
 	}
-	update(t, s, func(tx *directory.Tx) error {
+	update(t, s, func(tx *ownership.Tx) error {
 		for _, id := range []string{"a", "b", "c"} {
 			tx.DropRow(key(id))
 		}
@@ -172,8 +172,8 @@ func TestWritesComeBack(t *testing.T) {
 		tx.Add("count", -3)
 		return nil
 	})
-	update(t, s, func(tx *directory.Tx) error {
-		if n := tx.Count(directory.PlaceCount(sessionA)); n != 0 {
+	update(t, s, func(tx *ownership.Tx) error {
+		if n := tx.Count(ownership.PlaceCount(sessionA)); n != 0 {
 			t.Errorf("%d placements of a session forgotten", n)
 		}
 		return nil
@@ -188,9 +188,9 @@ func TestWritesComeBack(t *testing.T) {
 func TestRingIsCapped(t *testing.T) {
 	s := open(t, redistest.Start(t).URL())
 	for i := range 3 {
-		update(t, s, func(tx *directory.Tx) error {
+		update(t, s, func(tx *ownership.Tx) error {
 			for j := range 300 {
-				tx.Log(directory.Entry{Cause: fmt.Sprint(i*300 + j)})
+				tx.Log(ownership.Entry{Cause: fmt.Sprint(i*300 + j)})
 			}
 			return nil
 		})
@@ -218,8 +218,8 @@ func TestOneWinner(t *testing.T) {
 	for i := range 500 {
 		wg.Go(func() {
 			var epoch pinboard.Epoch
-			var m *directory.Mint
-			err := stores[i%3].Update(context.Background(), 0, directory.Select{Rows: []directory.Key{key("x")}}, func(tx *directory.Tx) error {
+			var m *ownership.Mint
+			err := stores[i%3].Update(context.Background(), 0, ownership.Select{Rows: []ownership.Key{key("x")}}, func(tx *ownership.Tx) error {
 				m = nil
 				if r := tx.Row(key("x")); r != nil {
 					epoch = r.Epoch
@@ -249,13 +249,13 @@ func TestOneWinner(t *testing.T) {
 func TestPeekHits(t *testing.T) {
 	s := open(t, redistest.Start(t).URL())
 	ctx := context.Background()
-	var m *directory.Mint
-	update(t, s, func(tx *directory.Tx) error {
+	var m *ownership.Mint
+	update(t, s, func(tx *ownership.Tx) error {
 		lease(tx, sessionB, time.Minute)
 		m = place(tx, key("a"), sessionB)
 		return nil
 	})
-	hint := directory.Hint{Key: key("a"), Session: sessionB}
+	hint := ownership.Hint{Key: key("a"), Session: sessionB}
 	p := peek(t, s, hint)
 	if p.Row.Epoch != m.Epoch || p.Row.Session != sessionB {
 		t.Fatalf("%+v", p)
@@ -263,9 +263,9 @@ func TestPeekHits(t *testing.T) {
 	if left := time.Until(p.Until); left > time.Minute || left < 58*time.Second {
 		t.Fatalf("left %v", left)
 	}
-	for _, h := range []directory.Hint{
+	for _, h := range []ownership.Hint{
 		{Key: key("b"), Session: sessionB}, {Key: key("a"), Session: sessionA}, {Key: key("a"), Session: "short"},
-		{Key: key("a"), Session: sessionB, Bind: directory.BindKey{Host: "h", Namespace: "/threads"}},
+		{Key: key("a"), Session: sessionB, Bind: ownership.BindKey{Host: "h", Namespace: "/threads"}},
 	} {
 		if _, ok, err := s.Peek(ctx, 0, h); ok || err != nil {
 			t.Errorf("%v: %v %v", h, ok, err)
@@ -274,7 +274,7 @@ func TestPeekHits(t *testing.T) {
 }
 
 // peek waits for the hit connection and ends the test on a miss.
-func peek(t testing.TB, s *redisstore.Store, h directory.Hint) directory.Peek {
+func peek(t testing.TB, s *redisstore.Store, h ownership.Hint) ownership.Peek {
 	t.Helper()
 	for range 200 {
 		p, ok, err := s.Peek(context.Background(), 0, h)
@@ -287,5 +287,5 @@ func peek(t testing.TB, s *redisstore.Store, h directory.Hint) directory.Peek {
 		time.Sleep(5 * time.Millisecond)
 	}
 	t.Fatal("no hit")
-	return directory.Peek{}
+	return ownership.Peek{}
 }

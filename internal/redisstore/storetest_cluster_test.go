@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
-	"pinboard/internal/directory"
-	"pinboard/internal/directory/storetest"
+	"pinboard/internal/ownership"
+	"pinboard/internal/ownership/storetest"
 	"pinboard/internal/redisstore"
 	"pinboard/internal/redistest"
 )
@@ -71,7 +71,7 @@ func (r *clusterRig) NewServer(kept bool) {
 		})
 	}
 	r.store.Look()
-	if err := all(r.store, func(*directory.Tx) error { return nil }); err != nil {
+	if err := all(r.store, func(*ownership.Tx) error { return nil }); err != nil {
 		r.t.Fatal(err)
 	}
 }

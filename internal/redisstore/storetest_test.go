@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
-	"pinboard/internal/directory"
-	"pinboard/internal/directory/storetest"
+	"pinboard/internal/ownership"
+	"pinboard/internal/ownership/storetest"
 	"pinboard/internal/redisstore"
 	"pinboard/internal/redistest"
 )
@@ -40,7 +40,7 @@ func (r *rig) set(t time.Time) {
 	r.srv.Do("SET", "clock", strconv.FormatInt(t.UnixMicro(), 10))
 }
 
-func (r *rig) Store() directory.Store { return r.store }
+func (r *rig) Store() ownership.Store { return r.store }
 
 func (r *rig) Now() time.Time { return *r.now.Load() }
 

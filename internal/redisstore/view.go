@@ -6,15 +6,15 @@ import (
 
 	"github.com/redis/rueidis"
 
-	"pinboard/internal/directory"
+	"pinboard/internal/ownership"
 )
 
 // A want is what the next read fetches: names in order, each once.
 type want struct {
-	rows     list[directory.Key]
+	rows     list[ownership.Key]
 	sessions list[string]
 	index    list[string]
-	bindings list[directory.BindKey]
+	bindings list[ownership.BindKey]
 	orders   list[string]
 	counts   list[string]
 	roster   bool
@@ -38,7 +38,7 @@ func (l *list[T]) add(names ...T) {
 	}
 }
 
-func (w *want) add(s directory.Select) {
+func (w *want) add(s ownership.Select) {
 	w.rows.add(s.Rows...)
 	w.sessions.add(s.Sessions...)
 	w.index.add(s.Index...)
@@ -49,23 +49,23 @@ func (w *want) add(s directory.Select) {
 }
 
 // A missing unwinds a rule that asked for something the view has not fetched.
-type missing struct{ directory.Select }
+type missing struct{ ownership.Select }
 
-// A view is one consistent reading of a bucket and the directory.Source of
+// A view is one consistent reading of a bucket and the ownership.Source of
 // the rule that runs on it. It keeps every value as it was stored: commit
 // compares them.
 type view struct {
 	want     *want
 	meta     string
-	rows     []stored[directory.Row]
-	bindings []stored[directory.Binding]
+	rows     []stored[ownership.Row]
+	bindings []stored[ownership.Binding]
 	index    []string // session ids, "" absent
 	rawIndex []string
-	orders   []stored[[]directory.Order]
+	orders   []stored[[]ownership.Order]
 	counts   []int64
 	sessions map[string]*session
 	tokens   []string // of the sessions that were looked up one by one
-	roster   []directory.Session
+	roster   []ownership.Session
 	digest   string // of the roster, when it was read
 	received time.Time
 }
@@ -79,24 +79,24 @@ type stored[T any] struct {
 type session struct {
 	raw    string
 	digest uint64
-	s      directory.Session
+	s      ownership.Session
 }
 
-func (v *view) Row(k directory.Key) (directory.Row, bool) {
+func (v *view) Row(k ownership.Key) (ownership.Row, bool) {
 	i, ok := v.want.rows.at[k]
 	if !ok || i >= len(v.rows) {
-		panic(&missing{directory.Select{Rows: []directory.Key{k}}})
+		panic(&missing{ownership.Select{Rows: []ownership.Key{k}}})
 	}
 	return v.rows[i].v, v.rows[i].raw != ""
 }
 
-func (v *view) Session(id string) (directory.Session, bool) {
+func (v *view) Session(id string) (ownership.Session, bool) {
 	s := v.sessions[id]
 	if s == nil && v.digest == "" {
-		panic(&missing{directory.Select{Sessions: []string{id}}})
+		panic(&missing{ownership.Select{Sessions: []string{id}}})
 	}
 	if s == nil || s.raw == "" {
-		return directory.Session{}, false
+		return ownership.Session{}, false
 	}
 	return s.s, true
 }
@@ -104,23 +104,23 @@ func (v *view) Session(id string) (directory.Session, bool) {
 func (v *view) Index(name string) string {
 	i, ok := v.want.index.at[name]
 	if !ok || i >= len(v.index) {
-		panic(&missing{directory.Select{Index: []string{name}}})
+		panic(&missing{ownership.Select{Index: []string{name}}})
 	}
 	return v.index[i]
 }
 
-func (v *view) Binding(k directory.BindKey) (directory.Binding, bool) {
+func (v *view) Binding(k ownership.BindKey) (ownership.Binding, bool) {
 	i, ok := v.want.bindings.at[k]
 	if !ok || i >= len(v.bindings) {
-		panic(&missing{directory.Select{Bindings: []directory.BindKey{k}}})
+		panic(&missing{ownership.Select{Bindings: []ownership.BindKey{k}}})
 	}
 	return v.bindings[i].v, v.bindings[i].raw != ""
 }
 
-func (v *view) Orders(process string) []directory.Order {
+func (v *view) Orders(process string) []ownership.Order {
 	i, ok := v.want.orders.at[process]
 	if !ok || i >= len(v.orders) {
-		panic(&missing{directory.Select{Orders: []string{process}}})
+		panic(&missing{ownership.Select{Orders: []string{process}}})
 	}
 	return v.orders[i].v
 }
@@ -128,16 +128,16 @@ func (v *view) Orders(process string) []directory.Order {
 func (v *view) Count(name string) int64 {
 	i, ok := v.want.counts.at[name]
 	if !ok || i >= len(v.counts) {
-		panic(&missing{directory.Select{Counts: []string{name}}})
+		panic(&missing{ownership.Select{Counts: []string{name}}})
 	}
 	return v.counts[i]
 }
 
-func (v *view) Roster() []directory.Session {
+func (v *view) Roster() []ownership.Session {
 	if v.digest == "" {
-		panic(&missing{directory.Select{Roster: true}})
+		panic(&missing{ownership.Select{Roster: true}})
 	}
-	return append([]directory.Session(nil), v.roster...)
+	return append([]ownership.Session(nil), v.roster...)
 }
 
 // request is the call of read.lua that fetches w.

@@ -6,17 +6,17 @@ import (
 	"strconv"
 	"strings"
 
-	"pinboard/internal/directory"
+	"pinboard/internal/ownership"
 )
 
 // walkMost bounds the keys of the server that one step of Walk looks at (a few
 // tenths of a millisecond of its time, which hits wait for).
 const walkMost = 1000
 
-// Walk implements directory.Store by SCAN in bounded steps. The cursor carries
+// Walk implements ownership.Store by SCAN in bounded steps. The cursor carries
 // the server it belongs to; on another one the walk begins again, so that rows
 // which exist throughout are met.
-func (s *Store) Walk(ctx context.Context, b int, cursor string, n int) (rows []directory.Walked, next string, err error) {
+func (s *Store) Walk(ctx context.Context, b int, cursor string, n int) (rows []ownership.Walked, next string, err error) {
 	ctx, cancel := bounded(ctx, opTimeout)
 	defer cancel()
 	begun := s.clocks.now()
@@ -25,7 +25,7 @@ func (s *Store) Walk(ctx context.Context, b int, cursor string, n int) (rows []d
 	return rows, next, err
 }
 
-func (s *Store) walk(ctx context.Context, b int, cursor string, n int) ([]directory.Walked, string, error) {
+func (s *Store) walk(ctx context.Context, b int, cursor string, n int) ([]ownership.Walked, string, error) {
 	sv, err := s.topo.node(ctx, b)
 	if err != nil {
 		return nil, "", err
@@ -59,12 +59,12 @@ func (s *Store) walk(ctx context.Context, b int, cursor string, n int) ([]direct
 var globEscaper = strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`, `]`, `\]`)
 
 // fetch reads the rows among keys; those that have gone meanwhile are left out.
-func (s *Store) fetch(ctx context.Context, n *node, b int, keys []string) ([]directory.Walked, error) {
-	var rows []directory.Walked
+func (s *Store) fetch(ctx context.Context, n *node, b int, keys []string) ([]ownership.Walked, error) {
+	var rows []ownership.Walked
 	cmd := []string{"MGET"}
 	for _, name := range keys {
 		if k, ok := s.keys.parseRow(b, name); ok {
-			rows = append(rows, directory.Walked{Key: k})
+			rows = append(rows, ownership.Walked{Key: k})
 			cmd = append(cmd, name)
 		}
 	}
@@ -92,8 +92,8 @@ func (s *Store) fetch(ctx context.Context, n *node, b int, keys []string) ([]dir
 	return kept, nil
 }
 
-// Entries implements directory.Store.
-func (s *Store) Entries(ctx context.Context, b int, n int) (list []directory.Entry, err error) {
+// Entries implements ownership.Store.
+func (s *Store) Entries(ctx context.Context, b int, n int) (list []ownership.Entry, err error) {
 	if n < 1 {
 		return nil, nil
 	}
@@ -105,7 +105,7 @@ func (s *Store) Entries(ctx context.Context, b int, n int) (list []directory.Ent
 	return list, err
 }
 
-func (s *Store) entries(ctx context.Context, b int, n int) ([]directory.Entry, error) {
+func (s *Store) entries(ctx context.Context, b int, n int) ([]ownership.Entry, error) {
 	sv, err := s.topo.node(ctx, b)
 	if err != nil {
 		return nil, err
@@ -115,7 +115,7 @@ func (s *Store) entries(ctx context.Context, b int, n int) ([]directory.Entry, e
 		return nil, s.outside(sv, err)
 	}
 	list := texts(m)
-	out := make([]directory.Entry, len(list))
+	out := make([]ownership.Entry, len(list))
 	for i, e := range list {
 		if len(e) < 8 || json.Unmarshal([]byte(e[8:]), &out[i]) != nil {
 			return nil, errCorrupt

@@ -9,7 +9,7 @@ import (
 	"github.com/cespare/xxhash/v2"
 	"github.com/redis/rueidis"
 
-	"pinboard/internal/directory"
+	"pinboard/internal/ownership"
 )
 
 const keptWorkers = 1 << 14
@@ -19,21 +19,21 @@ const keptWorkers = 1 << 14
 // is why nothing here is ever stale.
 type workers struct {
 	mu       sync.Mutex
-	byDigest map[uint64]*directory.Worker
-	digests  map[*directory.Worker]uint64
+	byDigest map[uint64]*ownership.Worker
+	digests  map[*ownership.Worker]uint64
 }
 
 func newWorkers() *workers {
-	return &workers{byDigest: map[uint64]*directory.Worker{}, digests: map[*directory.Worker]uint64{}}
+	return &workers{byDigest: map[uint64]*ownership.Worker{}, digests: map[*ownership.Worker]uint64{}}
 }
 
-func (w *workers) get(digest uint64) *directory.Worker {
+func (w *workers) get(digest uint64) *ownership.Worker {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.byDigest[digest]
 }
 
-func (w *workers) put(digest uint64, v *directory.Worker) *directory.Worker {
+func (w *workers) put(digest uint64, v *ownership.Worker) *ownership.Worker {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if old := w.byDigest[digest]; old != nil {
@@ -51,7 +51,7 @@ func (w *workers) put(digest uint64, v *directory.Worker) *directory.Worker {
 }
 
 // digest is that of a worker this cache handed out.
-func (w *workers) digest(v *directory.Worker) (uint64, bool) {
+func (w *workers) digest(v *ownership.Worker) (uint64, bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	d, ok := w.digests[v]
@@ -100,7 +100,7 @@ func (s *Store) complete(ctx context.Context, b int, n *node, v *view) (bool, er
 		for _, e := range v.sessions {
 			v.roster = append(v.roster, e.s)
 		}
-		slices.SortFunc(v.roster, func(a, b directory.Session) int {
+		slices.SortFunc(v.roster, func(a, b ownership.Session) int {
 			return cmp.Compare(a.Worker.Session, b.Worker.Session)
 		})
 	}

@@ -6,6 +6,7 @@ import (
 	"pinboard/api"
 	"pinboard/internal/directory"
 	"pinboard/internal/outbound"
+	"pinboard/internal/ownership"
 	"pinboard/internal/passport"
 )
 
@@ -15,7 +16,7 @@ import (
 func (s *Server) registration(p *passport.Principal, q *api.Register, target outbound.Target, proven bool) *directory.Registration {
 	legacy := s.legacyPath(q, target)
 	return &directory.Registration{
-		Worker: directory.Worker{
+		Worker: ownership.Worker{
 			ClientID: q.ClientID, Secret: q.Secret, URL: target.URL, Namespaces: q.Namespaces,
 			Hostname: q.Hostname, Env: q.Env, Envs: q.Envs, Takeover: q.Takeover, BindEpoch: q.Epoch,
 			Owner: p.Owner, Proven: proven,
@@ -37,4 +38,4 @@ func (s *Server) legacyPath(q *api.Register, target outbound.Target) bool {
 
 // pushed reports the push dialect: no challenge at registration, so orders are
 // called back; such a client reads no messages (protocol.md section 3.5).
-func pushed(w *directory.Worker) bool { return !w.Proven }
+func pushed(w *ownership.Worker) bool { return !w.Proven }

@@ -17,6 +17,7 @@ import (
 	"pinboard"
 	"pinboard/api"
 	"pinboard/internal/directory"
+	"pinboard/internal/ownership"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -171,9 +172,9 @@ func TestErrorTable(t *testing.T) {
 		{directory.Reregister{Reason: "lease lapsed"}, "", `409 {"error":"lease lapsed","code":"reregister","reregister":true}`},
 		{directory.Superseded{Env: "blue", Epoch: 7}, "", `409 {"error":"superseded by a newer deployment","code":"superseded","superseded":true,"env":"blue","epoch":7}`},
 		{directory.Gone{}, "", `409 {"error":"session deregistered","code":"session_ended"}`},
-		{directory.Conflict{Reason: "held"}, "", `409 {"error":"held","code":"conflict"}`},
-		{directory.Wait{Reason: "not yet", After: 2500 * time.Millisecond}, "3", `503 {"error":"not yet","code":"not_ready","retryAfterMs":3000}`},
-		{directory.Wait{Reason: "soon"}, "1", `503 {"error":"soon","code":"not_ready","retryAfterMs":1000}`},
+		{ownership.Conflict{Reason: "held"}, "", `409 {"error":"held","code":"conflict"}`},
+		{ownership.Wait{Reason: "not yet", After: 2500 * time.Millisecond}, "3", `503 {"error":"not yet","code":"not_ready","retryAfterMs":3000}`},
+		{ownership.Wait{Reason: "soon"}, "1", `503 {"error":"soon","code":"not_ready","retryAfterMs":1000}`},
 		{directory.Invalid{Field: "hostname", Reason: "required"}, "", `400 {"error":"hostname: required","code":"invalid_field"}`},
 		{errors.Join(pinboard.StoreUnavailable, boom), "1", `503 {"error":"registry unavailable, retry","code":"store_unavailable","retryAfterMs":1000}`},
 		{pinboard.ColdStart, "1", `503 {"error":"registry cold start, retry","code":"cold_start","retryAfterMs":1000}`},

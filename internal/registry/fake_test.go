@@ -17,6 +17,7 @@ import (
 	"pinboard"
 	"pinboard/internal/directory"
 	"pinboard/internal/outbound"
+	"pinboard/internal/ownership"
 	"pinboard/internal/passport"
 )
 
@@ -26,14 +27,14 @@ type fake struct {
 	mu    sync.Mutex
 	calls []string // "Beat s1 proof=1", in order
 
-	sessions map[string]*directory.Worker
+	sessions map[string]*ownership.Worker
 	infos    []directory.WorkerInfo
 	grant    directory.Grant
 	err      error // every directory call's
 	no       bool  // every order finds nothing
 
 	registered *directory.Registration
-	beat       directory.Beat
+	beat       ownership.Beat
 	released   []directory.Release
 	tagged     directory.Tag
 	order      directory.WindDown
@@ -59,7 +60,7 @@ func (f *fake) Register(_ context.Context, r *directory.Registration) (directory
 	return f.grant, f.err
 }
 
-func (f *fake) Session(_ context.Context, sid string) (*directory.Worker, error) {
+func (f *fake) Session(_ context.Context, sid string) (*ownership.Worker, error) {
 	f.note("Session %s", sid)
 	if w := f.sessions[sid]; w != nil {
 		return w, nil
@@ -67,8 +68,8 @@ func (f *fake) Session(_ context.Context, sid string) (*directory.Worker, error)
 	return nil, directory.Reregister{Reason: "unknown session"}
 }
 
-func (f *fake) Beat(_ context.Context, b directory.Beat) (directory.Grant, error) {
-	f.note("Beat %s %s proof=%d", b.Session, b.Owner, b.Proof)
+func (f *fake) Beat(_ context.Context, b ownership.Beat) (directory.Grant, error) {
+	f.note("Beat %s proof=%d", b.Session, b.Proof)
 	f.beat = b
 	return f.grant, f.err
 }
@@ -144,7 +145,7 @@ func (f *fake) Overview(_ context.Context, after string, limit int) (directory.O
 	return directory.Overview{Buckets: 3}, f.err
 }
 
-func (f *fake) Events(_ context.Context, after string, limit int) ([]directory.Entry, string, error) {
+func (f *fake) Events(_ context.Context, after string, limit int) ([]ownership.Entry, string, error) {
 	f.note("Events %q %d", after, limit)
 	return nil, "17", f.err
 }
@@ -198,7 +199,7 @@ func start(t *testing.T, change func(*Config)) *node {
 		t.Fatal(err)
 	}
 	logs := new(strings.Builder)
-	f := &fake{sessions: map[string]*directory.Worker{}, proof: outbound.Proved, grant: directory.Grant{Session: "s1", ExpiresIn: 15 * time.Second}}
+	f := &fake{sessions: map[string]*ownership.Worker{}, proof: outbound.Proved, grant: directory.Grant{Session: "s1", ExpiresIn: 15 * time.Second}}
 	c := Config{Directory: f, Workers: f, Tokens: source, Log: slog.New(slog.NewTextHandler(logs, nil)), Rand: func() float64 { return 0 }}
 	if change != nil {
 		change(&c)
@@ -248,14 +249,14 @@ func (n *node) post(path, token, body string) answer {
 // away is a directory whose store is gone.
 type away struct{ *fake }
 
-func (away) Session(context.Context, string) (*directory.Worker, error) {
+func (away) Session(context.Context, string) (*ownership.Worker, error) {
 	return nil, errors.Join(pinboard.StoreUnavailable, errors.New("i/o timeout"))
 }
 
 // hanging answers nothing before the call's time is over.
 type hanging struct{ *fake }
 
-func (hanging) Session(ctx context.Context, _ string) (*directory.Worker, error) {
+func (hanging) Session(ctx context.Context, _ string) (*ownership.Worker, error) {
 	return nil, late(ctx)
 }
 

@@ -15,6 +15,7 @@ import (
 	"pinboard/internal/directory"
 	"pinboard/internal/memstore"
 	"pinboard/internal/outbound"
+	"pinboard/internal/ownership"
 )
 
 // The stories of story_test.go run on the real directory over the in-process store, with
@@ -34,7 +35,7 @@ func open(t *testing.T, change func(*Config)) *house {
 	t.Helper()
 	h := &house{now: time.Unix(1_800_000_000, 0), said: new(strings.Builder)}
 	clock := func() time.Time { return h.now }
-	store := memstore.New(memstore.Options{Buckets: 4, Server: "run1", Now: clock, Clock: func() directory.Micros { return h.now.UnixMicro() }})
+	store := memstore.New(memstore.Options{Buckets: 4, Server: "run1", Now: clock, Clock: func() ownership.Micros { return h.now.UnixMicro() }})
 	h.dir = directory.New(directory.Options{Store: store, Lease: lease, Node: "n1", NoCold: true, Now: clock,
 		Hostnames: change != nil && func() bool { c := Config{}; change(&c); return c.HostnameAware }()})
 	if err := h.dir.Touch(t.Context()); err != nil {

@@ -9,6 +9,7 @@ import (
 	"pinboard/api"
 	"pinboard/internal/directory"
 	"pinboard/internal/outbound"
+	"pinboard/internal/ownership"
 	"pinboard/internal/passport"
 )
 
@@ -62,7 +63,7 @@ func (s *Server) events(ctx context.Context, at page) (any, error) {
 	}
 	list, cursor, err := s.Directory.Events(ctx, at.after, at.limit)
 	return struct {
-		Events []directory.Entry `json:"events"`
+		Events []ownership.Entry `json:"events"`
 		Next   *string           `json:"next"`
 	}{filled(list), next(cursor)}, err
 }
@@ -145,7 +146,7 @@ func mayOrder(p *passport.Principal, hostname string, namespaces ...string) erro
 			return denied("token may not use the namespace " + ns)
 		}
 	}
-	if hostname != "" && hostname != directory.World && !p.Hostname(hostname) {
+	if hostname != "" && hostname != ownership.World && !p.Hostname(hostname) {
 		return denied("token may not use this hostname")
 	}
 	return nil

@@ -9,6 +9,7 @@ import (
 
 	"pinboard/internal/directory"
 	"pinboard/internal/outbound"
+	"pinboard/internal/ownership"
 )
 
 func TestLists(t *testing.T) {
@@ -48,9 +49,9 @@ func TestPaging(t *testing.T) {
 func TestStats(t *testing.T) {
 	n := start(t, nil)
 	n.infos = []directory.WorkerInfo{{SessionID: "s1", ClientID: "c1", State: "live"}, {SessionID: "s2", State: "lapsed"}, {SessionID: "s3", State: "live"}, {SessionID: "s4", State: "restating"}, {SessionID: "s5", State: "live"}}
-	n.session(directory.Worker{Session: "s1", URL: "http://w1", Secret: "k1"})
-	n.session(directory.Worker{Session: "s3", URL: "http://w3/t", PathInURL: true})
-	n.session(directory.Worker{Session: "s4", URL: "http://w4", Secret: "k4"})
+	n.session(ownership.Worker{Session: "s1", URL: "http://w1", Secret: "k1"})
+	n.session(ownership.Worker{Session: "s3", URL: "http://w3/t", PathInURL: true})
+	n.session(ownership.Worker{Session: "s4", URL: "http://w4", Secret: "k4"})
 	a := n.call("GET", "/registry/stats", "ops", "")
 	want := `{"workers":[{"sessionId":"s1","clientId":"c1","status":"ok","stats":{"draining":false}},{"sessionId":"s2","clientId":"","status":"skipped","reason":"lapsed"},{"sessionId":"s3","clientId":"","status":"unsupported"},{"sessionId":"s4","clientId":"","status":"ok","stats":{"draining":false}},{"sessionId":"s5","clientId":"","status":"skipped","reason":"ended"}],"partial":true,"next":null}`
 	if a.status != 200 || a.text != want {
@@ -84,9 +85,9 @@ func TestWindDown(t *testing.T) {
 // names otherwise is answered before anything happens.
 func TestOperatorLimits(t *testing.T) {
 	n := start(t, nil)
-	n.session(directory.Worker{Session: "sa", Namespaces: []string{"/a"}, Hostname: "a.example", Proven: true})
-	n.session(directory.Worker{Session: "sb", Namespaces: []string{"/a", "/b"}, Hostname: directory.World, Proven: true})
-	n.session(directory.Worker{Session: "sh", Namespaces: []string{"/a"}, Hostname: "b.example", Proven: true})
+	n.session(ownership.Worker{Session: "sa", Namespaces: []string{"/a"}, Hostname: "a.example", Proven: true})
+	n.session(ownership.Worker{Session: "sb", Namespaces: []string{"/a", "/b"}, Hostname: ownership.World, Proven: true})
+	n.session(ownership.Worker{Session: "sh", Namespaces: []string{"/a"}, Hostname: "b.example", Proven: true})
 	for _, c := range []struct {
 		path, body string
 		want       int
@@ -118,8 +119,8 @@ func TestOperatorLimits(t *testing.T) {
 
 func TestWorkerOrders(t *testing.T) {
 	n := start(t, nil)
-	n.session(directory.Worker{Session: "s1", ClientID: "c1", Namespaces: []string{"/t"}, Hostname: directory.World, Proven: true})
-	n.session(directory.Worker{Session: "s2", ClientID: "c1", Namespaces: []string{"/t"}, Hostname: directory.World, Proven: true})
+	n.session(ownership.Worker{Session: "s1", ClientID: "c1", Namespaces: []string{"/t"}, Hostname: ownership.World, Proven: true})
+	n.session(ownership.Worker{Session: "s2", ClientID: "c1", Namespaces: []string{"/t"}, Hostname: ownership.World, Proven: true})
 	n.infos = []directory.WorkerInfo{
 		{SessionID: "s0", ClientID: "c1", State: "ended", RegisteredFor: 1}, {SessionID: "s1", ClientID: "c1", State: "lapsed", RegisteredFor: 90}, {SessionID: "s2", ClientID: "c1", State: "live", RegisteredFor: 5}, {SessionID: "s3", ClientID: "c2", State: "live"}}
 	for _, c := range []struct{ path, body, want, call string }{
@@ -153,7 +154,7 @@ func TestWorkerOrders(t *testing.T) {
 // own secret, the operator hears how it went.
 func TestPushDialect(t *testing.T) {
 	n := start(t, nil)
-	n.session(directory.Worker{Session: "s1", URL: "http://w/t", Secret: "k1", Namespaces: []string{"/t"}, Hostname: directory.World, LeaseMs: 15000})
+	n.session(ownership.Worker{Session: "s1", URL: "http://w/t", Secret: "k1", Namespaces: []string{"/t"}, Hostname: ownership.World, LeaseMs: 15000})
 	n.pushed = outbound.PushResult{Delivered: true, Attempts: 1}
 	two, lease, minute := 2*time.Second, 15*time.Second, time.Minute
 	for _, c := range []struct {
@@ -184,7 +185,7 @@ func TestPushDialect(t *testing.T) {
 	if a := n.post("/registry/push", "ops", `{"sessionId":"s1","type":"evict","id":"x"}`); a.text != `{"queued":false}` || len(n.pushes) > 0 {
 		t.Errorf("an id that is not placed: %s %v", a.text, n.pushes)
 	}
-	n.session(directory.Worker{Session: "s2", Namespaces: []string{"/t", "/u"}, Hostname: directory.World})
+	n.session(ownership.Worker{Session: "s2", Namespaces: []string{"/t", "/u"}, Hostname: ownership.World})
 	if a := n.post("/registry/push", "ops", `{"sessionId":"s2","type":"evict","id":"x"}`); a.status != 400 || a.body["error"] != "namespace: required: the worker serves several" {
 		t.Error(a.text)
 	}
@@ -195,9 +196,9 @@ func TestPushDialect(t *testing.T) {
 // does not read: they are called back too, beside the answer.
 func TestMessagesAreCalledBack(t *testing.T) {
 	n := start(t, nil)
-	n.session(directory.Worker{Session: "s1", Owner: "p/a", URL: "http://w/t", Secret: "k1", Namespaces: []string{"/t"}})
+	n.session(ownership.Worker{Session: "s1", Owner: "p/a", URL: "http://w/t", Secret: "k1", Namespaces: []string{"/t"}})
 	two := 2 * time.Second
-	n.grant.Messages = []directory.Message{{MsgID: "m", Type: "wind_down", NS: "/t", ID: "x", Deadline: &two}, {MsgID: "n", Type: "wind_down", NS: "/t", ID: "y"}}
+	n.grant.Messages = []ownership.Message{{MsgID: "m", Type: "wind_down", NS: "/t", ID: "x", Deadline: &two}, {MsgID: "n", Type: "wind_down", NS: "/t", ID: "y"}}
 	n.pushed = outbound.PushResult{Attempts: 3, Reason: "not answered"}
 	if a := n.post("/registry/heartbeat", "worker-a", `{"sessionId":"s1","headroom":1,"draining":false}`); a.status != 200 {
 		t.Fatal(a.text)

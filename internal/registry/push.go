@@ -7,6 +7,7 @@ import (
 	"pinboard/api"
 	"pinboard/internal/directory"
 	"pinboard/internal/outbound"
+	"pinboard/internal/ownership"
 	"pinboard/internal/passport"
 )
 
@@ -33,7 +34,7 @@ func (s *Server) deliver(ctx context.Context, p *passport.Principal, q *api.Push
 
 // chosen finds the worker that a selector names; the token must be allowed
 // everything that the worker serves.
-func (s *Server) chosen(ctx context.Context, p *passport.Principal, sel api.Select) (*directory.Worker, error) {
+func (s *Server) chosen(ctx context.Context, p *passport.Principal, sel api.Select) (*ownership.Worker, error) {
 	sid := sel.SessionID
 	if sid == "" {
 		var err error
@@ -73,7 +74,7 @@ func (s *Server) newest(ctx context.Context, client string) (sid string, err err
 }
 
 // record hands an order to the directory.
-func (s *Server) record(ctx context.Context, w *directory.Worker, q *api.Push) (queued bool, err error) {
+func (s *Server) record(ctx context.Context, w *ownership.Worker, q *api.Push) (queued bool, err error) {
 	sel := directory.Selector{Session: w.Session}
 	var n int
 	switch {
@@ -88,7 +89,7 @@ func (s *Server) record(ctx context.Context, w *directory.Worker, q *api.Push) (
 }
 
 // recordOne is an order for one id of the worker's.
-func (s *Server) recordOne(ctx context.Context, w *directory.Worker, q *api.Push) (bool, error) {
+func (s *Server) recordOne(ctx context.Context, w *ownership.Worker, q *api.Push) (bool, error) {
 	o := directory.WindDown{Namespace: q.Namespace, ID: q.ID}
 	if o.Namespace == "" {
 		if len(w.Namespaces) != 1 {
@@ -96,7 +97,7 @@ func (s *Server) recordOne(ctx context.Context, w *directory.Worker, q *api.Push
 		}
 		o.Namespace = w.Namespaces[0]
 	}
-	if w.Hostname != directory.World {
+	if w.Hostname != ownership.World {
 		o.Host = w.Hostname
 	}
 	if q.Type != "resume" {
@@ -106,7 +107,7 @@ func (s *Server) recordOne(ctx context.Context, w *directory.Worker, q *api.Push
 }
 
 // callback words an order for the worker's own routes.
-func callback(w *directory.Worker, q *api.Push) outbound.Push {
+func callback(w *ownership.Worker, q *api.Push) outbound.Push {
 	c := outbound.Push{URL: w.URL, Secret: w.Secret, ID: q.ID}
 	switch q.Type {
 	case "drain":
@@ -123,7 +124,7 @@ func callback(w *directory.Worker, q *api.Push) outbound.Push {
 // callBack delivers the messages of a beat to a worker that does not read
 // them, beside the answer: the beat must not wait for the very process that
 // waits for its answer.
-func (s *Server) callBack(w *directory.Worker, messages []directory.Message) {
+func (s *Server) callBack(w *ownership.Worker, messages []ownership.Message) {
 	if len(messages) == 0 {
 		return
 	}

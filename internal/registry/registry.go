@@ -14,6 +14,7 @@ import (
 
 	"pinboard/internal/directory"
 	"pinboard/internal/outbound"
+	"pinboard/internal/ownership"
 	"pinboard/internal/passport"
 )
 
@@ -22,8 +23,8 @@ import (
 // which counts as the store being away. A session of another owner is unknown.
 type Directory interface {
 	Register(ctx context.Context, r *directory.Registration) (directory.Grant, error)
-	Session(ctx context.Context, sid string) (*directory.Worker, error)
-	Beat(ctx context.Context, b directory.Beat) (directory.Grant, error)
+	Session(ctx context.Context, sid string) (*ownership.Worker, error)
+	Beat(ctx context.Context, b ownership.Beat) (directory.Grant, error)
 	Release(ctx context.Context, owner string, items []directory.Release) (int, error)
 	Deregister(ctx context.Context, owner, sid string) error
 	Tag(ctx context.Context, owner string, t directory.Tag) (bool, error)
@@ -36,7 +37,7 @@ type Directory interface {
 
 	Workers(ctx context.Context, after string, limit int) ([]directory.WorkerInfo, string, error)
 	Overview(ctx context.Context, after string, limit int) (directory.Overview, error)
-	Events(ctx context.Context, after string, limit int) ([]directory.Entry, string, error)
+	Events(ctx context.Context, after string, limit int) ([]ownership.Entry, string, error)
 	Health(ctx context.Context) (directory.Health, error)
 }
 

@@ -7,6 +7,7 @@ import (
 	"pinboard"
 	"pinboard/api"
 	"pinboard/internal/directory"
+	"pinboard/internal/ownership"
 )
 
 // denied is a known token outside what it may do: 403 with the reason.
@@ -36,8 +37,8 @@ func judge(err error) verdict {
 		reregister directory.Reregister
 		superseded directory.Superseded
 		gone       directory.Gone
-		wait       directory.Wait
-		conflict   directory.Conflict
+		wait       ownership.Wait
+		conflict   ownership.Conflict
 		no         denied
 		nobody     missing
 	)

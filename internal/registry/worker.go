@@ -9,6 +9,7 @@ import (
 	"pinboard/api"
 	"pinboard/internal/directory"
 	"pinboard/internal/outbound"
+	"pinboard/internal/ownership"
 	"pinboard/internal/passport"
 )
 
@@ -85,7 +86,7 @@ func (s *Server) proveNew(ctx context.Context, target outbound.Target, q *api.Re
 	}
 	outcome, reason := s.prove(ctx, outbound.Probe{URL: target.URL, Secret: q.Secret, Challenge: q.Challenge, Value: q.ChallengeValue}, "registration of "+q.ClientID)
 	if outcome != outbound.Proved {
-		return false, directory.Wait{Reason: reason}
+		return false, ownership.Wait{Reason: reason}
 	}
 	return true, nil
 }
@@ -100,8 +101,8 @@ func (s *Server) prove(ctx context.Context, probe outbound.Probe, of string) (ou
 }
 
 // proofs are the outcomes in the directory's words.
-var proofs = map[outbound.Outcome]directory.Proof{
-	outbound.Proved: directory.ProofOK, outbound.Unproved: directory.ProofMissing, outbound.Refuted: directory.ProofRefused,
+var proofs = map[outbound.Outcome]ownership.Proof{
+	outbound.Proved: ownership.ProofOK, outbound.Unproved: ownership.ProofMissing, outbound.Refuted: ownership.ProofRefused,
 }
 
 // heartbeat renews a session that this token registered. A pair in the beat is
@@ -116,7 +117,7 @@ func (s *Server) heartbeat(ctx context.Context, p *passport.Principal, q *api.He
 		return nil, denied("session belongs to another token")
 	}
 	known := err == nil
-	b := directory.Beat{Session: q.SessionID, Owner: p.Owner, Headroom: q.Headroom, Draining: q.Draining, Acks: q.Acks, HasAcks: q.HasAcks}
+	b := ownership.Beat{Session: q.SessionID, Headroom: q.Headroom, Draining: q.Draining, Acks: q.Acks, HasAcks: q.HasAcks}
 	if known && q.Challenge != "" {
 		outcome, _ := s.prove(ctx, outbound.Probe{URL: w.URL, Secret: w.Secret, Challenge: q.Challenge, Value: q.ChallengeValue}, "session "+q.SessionID)
 		b.Proof = proofs[outcome]

@@ -13,6 +13,7 @@ import (
 	"pinboard"
 	"pinboard/internal/directory"
 	"pinboard/internal/outbound"
+	"pinboard/internal/ownership"
 )
 
 const (
@@ -48,7 +49,7 @@ func TestRegister(t *testing.T) {
 	if d := cmp.Diff([]outbound.Probe{{URL: "http://w:8000", Secret: "k1", Challenge: "c0", Value: "v0"}}, n.probes); d != "" {
 		t.Error(d)
 	}
-	want := &directory.Registration{Headroom: 512, Worker: directory.Worker{
+	want := &directory.Registration{Headroom: 512, Worker: ownership.Worker{
 		ClientID: "c1", Secret: "k1", URL: "http://w:8000", Namespaces: []string{"/t"}, Owner: "p/a", Proven: true}}
 	if d := cmp.Diff(want, n.registered); d != "" {
 		t.Error(d)
@@ -174,7 +175,7 @@ func TestDialect(t *testing.T) {
 	}
 }
 
-func (n *node) session(w directory.Worker) {
+func (n *node) session(w ownership.Worker) {
 	n.sessions[w.Session] = &w
 }
 
@@ -183,16 +184,16 @@ const beat = `{"sessionId":"s1","headroom":7,"draining":true,"acks":["m1","m2"],
 // A beat is proved with the secret and the URL of its session, then renewed.
 func TestHeartbeat(t *testing.T) {
 	n := start(t, nil)
-	n.session(directory.Worker{Session: "s1", Owner: "p/a", URL: "http://w:8000", Secret: "k1", Proven: true})
+	n.session(ownership.Worker{Session: "s1", Owner: "p/a", URL: "http://w:8000", Secret: "k1", Proven: true})
 	left, now := 1500*time.Millisecond, time.Duration(0)
-	n.grant = directory.Grant{ExpiresIn: 15 * time.Second, Draining: true, DrainLeft: &now, Messages: []directory.Message{
+	n.grant = directory.Grant{ExpiresIn: 15 * time.Second, Draining: true, DrainLeft: &now, Messages: []ownership.Message{
 		{MsgID: "m3", Type: "wind_down", NS: "/t", ID: "a", Deadline: &left}, {MsgID: "m4", Type: "wind_down", NS: "/t", ID: "b", Deadline: &now}, {MsgID: "m5", Type: "wind_down", NS: "/t", ID: "c"}}}
 	a := n.post("/registry/heartbeat", "worker-a", beat)
 	want := `{"expiresInMs":15000,"draining":true,"drainDeadline":0,"messages":[{"msgId":"m3","type":"wind_down","ns":"/t","id":"a","deadline":1.5},{"msgId":"m4","type":"wind_down","ns":"/t","id":"b","deadline":0},{"msgId":"m5","type":"wind_down","ns":"/t","id":"c","deadline":null}]}`
 	if a.status != 200 || a.text != want {
 		t.Errorf("%d %s", a.status, a.text)
 	}
-	if d := cmp.Diff(directory.Beat{Session: "s1", Owner: "p/a", Headroom: 7, Draining: true, Acks: []string{"m1", "m2"}, HasAcks: true, Proof: directory.ProofOK}, n.beat); d != "" {
+	if d := cmp.Diff(ownership.Beat{Session: "s1", Headroom: 7, Draining: true, Acks: []string{"m1", "m2"}, HasAcks: true, Proof: ownership.ProofOK}, n.beat); d != "" {
 		t.Error(d)
 	}
 	if d := cmp.Diff([]outbound.Probe{{URL: "http://w:8000", Secret: "k1", Challenge: "c0", Value: "v0"}}, n.probes); d != "" {
@@ -205,10 +206,10 @@ func TestHeartbeat(t *testing.T) {
 
 // The proof's outcome goes to the directory, which decides; the log says why.
 func TestHeartbeatProofs(t *testing.T) {
-	for proof, want := range map[outbound.Outcome]directory.Proof{outbound.Proved: directory.ProofOK, outbound.Unproved: directory.ProofMissing, outbound.Refuted: directory.ProofRefused} {
+	for proof, want := range map[outbound.Outcome]ownership.Proof{outbound.Proved: ownership.ProofOK, outbound.Unproved: ownership.ProofMissing, outbound.Refuted: ownership.ProofRefused} {
 		var seen []outbound.Outcome
 		n := start(t, func(c *Config) { c.Proved = func(o outbound.Outcome) { seen = append(seen, o) } })
-		n.session(directory.Worker{Session: "s1", Owner: "p/a", URL: "http://w", Secret: "k-secret"})
+		n.session(ownership.Worker{Session: "s1", Owner: "p/a", URL: "http://w", Secret: "k-secret"})
 		n.proof, n.reason = proof, "challenge refused"
 		a := n.post("/registry/heartbeat", "worker-a", beat)
 		if a.status != 200 || n.beat.Proof != want || len(seen) != 1 || seen[0] != proof {
@@ -224,10 +225,10 @@ func TestHeartbeatProofs(t *testing.T) {
 // of another token is left alone, root's included.
 func TestHeartbeatUnproved(t *testing.T) {
 	n := start(t, nil)
-	n.session(directory.Worker{Session: "s1", Owner: "p/a", URL: "http://w", Proven: true})
+	n.session(ownership.Worker{Session: "s1", Owner: "p/a", URL: "http://w", Proven: true})
 	n.post("/registry/heartbeat", "worker-a", `{"sessionId":"s1","headroom":0}`)
 	n.post("/registry/heartbeat", "root", strings.Replace(beat, "s1", "s9", 1))
-	want := []string{"Session s1", "Beat s1 p/a proof=0", "Session s9", "Beat s9 /PINBOARD_TOKEN proof=0"}
+	want := []string{"Session s1", "Beat s1 proof=0", "Session s9", "Beat s9 proof=0"}
 	for _, token := range []string{"worker-b", "root"} {
 		if a := n.post("/registry/heartbeat", token, beat); a.status != 403 || a.body["error"] != "session belongs to another token" {
 			t.Errorf("%s: %d %s", token, a.status, a.text)

@@ -7,6 +7,7 @@ import (
 
 	"pinboard"
 	"pinboard/internal/directory"
+	"pinboard/internal/ownership"
 )
 
 // A checker holds what happened against ownership.md section 1, after every
@@ -14,12 +15,12 @@ import (
 type checker struct {
 	w          *World
 	violations []string
-	holders    map[directory.Key][]*Instance // live or still closing
-	shared     []directory.Key               // keys with several holders
+	holders    map[ownership.Key][]*Instance // live or still closing
+	shared     []ownership.Key               // keys with several holders
 	bucket     map[int]pinboard.Epoch        // highest minted
-	minted     map[directory.Key][]placed    // in order
-	data       map[directory.Key]*stored
-	epochs     map[directory.Key]map[pinboard.Epoch]int // for readable names
+	minted     map[ownership.Key][]placed    // in order
+	data       map[ownership.Key]*stored
+	epochs     map[ownership.Key]map[pinboard.Epoch]int // for readable names
 	sessions   map[string]string                        // process by session
 	served     map[string]time.Duration                 // last success per id
 }
@@ -38,9 +39,9 @@ type stored struct {
 }
 
 func newChecker(w *World) *checker {
-	return &checker{w: w, holders: map[directory.Key][]*Instance{}, bucket: map[int]pinboard.Epoch{},
-		minted: map[directory.Key][]placed{}, data: map[directory.Key]*stored{},
-		epochs: map[directory.Key]map[pinboard.Epoch]int{}, sessions: map[string]string{}, served: map[string]time.Duration{}}
+	return &checker{w: w, holders: map[ownership.Key][]*Instance{}, bucket: map[int]pinboard.Epoch{},
+		minted: map[ownership.Key][]placed{}, data: map[ownership.Key]*stored{},
+		epochs: map[ownership.Key]map[pinboard.Epoch]int{}, sessions: map[string]string{}, served: map[string]time.Duration{}}
 }
 
 func (c *checker) fail(format string, args ...any) {
@@ -50,7 +51,7 @@ func (c *checker) fail(format string, args ...any) {
 }
 
 // committed sees every transaction that the store took.
-func (c *checker) committed(s *Server, b int, out *directory.Writes) {
+func (c *checker) committed(s *Server, b int, out *ownership.Writes) {
 	for id, s := range out.Sessions {
 		if s != nil {
 			c.sessions[id] = s.Worker.Process
@@ -58,7 +59,7 @@ func (c *checker) committed(s *Server, b int, out *directory.Writes) {
 	}
 	for _, m := range out.Minted {
 		r := out.Rows[m.Key]
-		if r == nil || r.Kind != directory.Placed {
+		if r == nil || r.Kind != ownership.Placed {
 			continue // no worker ever sees the epoch of a closing row
 		}
 		if s == c.w.server { // the last writes of a primary cut off from its replicas are another history
@@ -86,7 +87,7 @@ func (c *checker) clientOf(session string) string {
 }
 
 // name is a short name for an epoch: e1 is the first that an id ever had.
-func (c *checker) name(k directory.Key, e pinboard.Epoch) string {
+func (c *checker) name(k ownership.Key, e pinboard.Epoch) string {
 	m := c.epochs[k]
 	if m == nil {
 		m = map[pinboard.Epoch]int{}
@@ -111,7 +112,7 @@ func (c *checker) ended(in *Instance) {
 	list := slices.DeleteFunc(c.holders[in.key], func(x *Instance) bool { return x == in })
 	c.holders[in.key] = list
 	if len(list) == 1 {
-		c.shared = slices.DeleteFunc(c.shared, func(k directory.Key) bool { return k == in.key })
+		c.shared = slices.DeleteFunc(c.shared, func(k ownership.Key) bool { return k == in.key })
 	}
 }
 
@@ -149,7 +150,7 @@ func (c *checker) adopts(in *Instance, epoch pinboard.Epoch) {
 	d.epoch = max(d.epoch, epoch)
 }
 
-func (c *checker) of(k directory.Key) *stored {
+func (c *checker) of(k ownership.Key) *stored {
 	if c.data[k] == nil {
 		c.data[k] = &stored{}
 	}

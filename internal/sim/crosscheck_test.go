@@ -14,6 +14,7 @@ import (
 
 	"pinboard"
 	"pinboard/internal/directory"
+	"pinboard/internal/ownership"
 )
 
 // A script is played by the real client (testdata/client.py) and by the model.
@@ -183,7 +184,7 @@ func (g *stage) answer(body any) (a answer) {
 		held := slices.Clone(b.Instances["/t"])
 		slices.Sort(held)
 		g.tell("register prev=%s draining=%s holds %s", orNone(b.PrevSession), truth(b.Draining), strings.Join(held, " "))
-	case directory.Beat:
+	case ownership.Beat:
 		g.tell("beat in %s draining=%s acks %s", b.Session, truth(b.Draining), strings.Join(b.Acks, " "))
 	}
 	if len(g.answers) == 0 {
@@ -205,7 +206,7 @@ func (p posted) answer() answer {
 	case p.Body["reregister"] == true:
 		return answer{err: directory.Reregister{}}
 	case p.Status != 200:
-		return answer{err: directory.Wait{After: time.Second}}
+		return answer{err: ownership.Wait{After: time.Second}}
 	}
 	num := func(m map[string]any, k string) time.Duration { return seconds(m[k].(float64)) }
 	g := directory.Grant{ExpiresIn: num(p.Body, "expiresInMs") / 1000}
@@ -221,7 +222,7 @@ func (p posted) answer() answer {
 	}
 	for _, x := range list("messages") {
 		m := x.(map[string]any)
-		msg := directory.Message{MsgID: m["msgId"].(string), Type: "wind_down", NS: "/t", ID: m["id"].(string)}
+		msg := ownership.Message{MsgID: m["msgId"].(string), Type: "wind_down", NS: "/t", ID: m["id"].(string)}
 		if m["deadline"] != nil {
 			d := num(m, "deadline")
 			msg.Deadline = &d

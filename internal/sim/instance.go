@@ -5,11 +5,12 @@ import (
 
 	"pinboard"
 	"pinboard/internal/directory"
+	"pinboard/internal/ownership"
 )
 
 // A hit is one forwarded request.
 type hit struct {
-	key    directory.Key
+	key    ownership.Key
 	epoch  pinboard.Epoch
 	aud    string        // session that the attestation is for
 	busy   time.Duration // work it causes

@@ -4,7 +4,7 @@ import (
 	"time"
 
 	"pinboard"
-	"pinboard/internal/directory"
+	"pinboard/internal/ownership"
 )
 
 // A Lease is the worker's own view of its right to serve, as the client keeps
@@ -44,7 +44,7 @@ func (l *Lease) over(now time.Duration) bool { return l.granted && now >= l.prom
 // section 4.1).
 type Fence struct {
 	lease *Lease
-	marks map[directory.Key]*mark
+	marks map[ownership.Key]*mark
 }
 
 type mark struct {
@@ -55,7 +55,7 @@ type mark struct {
 
 const noLease = 30 * time.Second // what the fence assumes before the first answer
 
-func newFence(l *Lease) *Fence { return &Fence{lease: l, marks: map[directory.Key]*mark{}} }
+func newFence(l *Lease) *Fence { return &Fence{lease: l, marks: map[ownership.Key]*mark{}} }
 
 // What a fence says no with.
 const (
@@ -71,7 +71,7 @@ func (f *Fence) forgets() time.Duration {
 }
 
 // Admit says "" or why a request at epoch may not pass.
-func (f *Fence) Admit(k directory.Key, epoch pinboard.Epoch, now time.Duration) string {
+func (f *Fence) Admit(k ownership.Key, epoch pinboard.Epoch, now time.Duration) string {
 	m := f.marks[k]
 	if m != nil && now-m.used > f.forgets() {
 		delete(f.marks, k)
@@ -91,7 +91,7 @@ func (f *Fence) Admit(k directory.Key, epoch pinboard.Epoch, now time.Duration) 
 }
 
 // Release closes the generation epoch.
-func (f *Fence) Release(k directory.Key, epoch pinboard.Epoch, now time.Duration) {
+func (f *Fence) Release(k ownership.Key, epoch pinboard.Epoch, now time.Duration) {
 	m := f.marks[k]
 	if m == nil {
 		m = &mark{epoch: epoch, used: now}

@@ -4,10 +4,11 @@ import (
 	"time"
 
 	"pinboard/internal/directory"
+	"pinboard/internal/ownership"
 )
 
 // message applies one control message (protocol.md section 6).
-func (p *Proc) message(m directory.Message) {
+func (p *Proc) message(m ownership.Message) {
 	in := p.instances[p.key(m.NS, m.ID)]
 	switch {
 	case in == nil:
@@ -112,5 +113,5 @@ func (p *Proc) Crash() {
 	for _, in := range p.held() {
 		p.w.check.ended(in)
 	}
-	p.instances = map[directory.Key]*Instance{}
+	p.instances = map[ownership.Key]*Instance{}
 }

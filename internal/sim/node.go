@@ -9,6 +9,7 @@ import (
 
 	"pinboard"
 	"pinboard/internal/directory"
+	"pinboard/internal/ownership"
 )
 
 // A Node runs a real Directory, with small faithful models of the edges
@@ -65,7 +66,7 @@ func (n *Node) pulse() {
 		n.w.Sleep(time.Second)
 		for b := range n.w.Buckets {
 			// A reading that fails says nothing; the next one comes soon.
-			_ = n.conn.Update(context.Background(), b, directory.Select{}, func(*directory.Tx) error { return nil })
+			_ = n.conn.Update(context.Background(), b, ownership.Select{}, func(*ownership.Tx) error { return nil })
 		}
 	}
 }
@@ -88,36 +89,36 @@ func isAway(err error) bool { return errors.Is(err, pinboard.StoreUnavailable) }
 
 // register is the registry's handler: the challenge comes first.
 func (n *Node) register(reg directory.Registration, pair int) answer {
-	if n.probe(reg.Worker.URL, reg.Worker.Secret, pair) != directory.ProofOK {
-		return answer{err: directory.Wait{Reason: "advertise URL not proved", After: time.Second}}
+	if n.probe(reg.Worker.URL, reg.Worker.Secret, pair) != ownership.ProofOK {
+		return answer{err: ownership.Wait{Reason: "advertise URL not proved", After: time.Second}}
 	}
 	g, err := n.dir.Register(context.Background(), &reg)
 	return answer{grant: g, err: err}
 }
 
 // probe asks the process behind the URL for the pair.
-func (n *Node) probe(url, secret string, pair int) directory.Proof {
+func (n *Node) probe(url, secret string, pair int) ownership.Proof {
 	p := n.w.listen[url]
 	if p == nil {
-		return directory.ProofMissing
+		return ownership.ProofMissing
 	}
-	proof, ok := call(n.w, n.Name, p.Name, &p.Host, 2*time.Second, func() directory.Proof {
+	proof, ok := call(n.w, n.Name, p.Name, &p.Host, 2*time.Second, func() ownership.Proof {
 		switch {
 		case p.secret != secret:
-			return directory.ProofRefused
+			return ownership.ProofRefused
 		case p.pair != pair:
-			return directory.ProofMissing
+			return ownership.ProofMissing
 		}
-		return directory.ProofOK
+		return ownership.ProofOK
 	})
 	if !ok {
-		return directory.ProofMissing
+		return ownership.ProofMissing
 	}
 	return proof
 }
 
 // beat is the registry's handler.
-func (n *Node) beat(b directory.Beat, pair int) answer {
+func (n *Node) beat(b ownership.Beat, pair int) answer {
 	bg := context.Background()
 	w, err := n.dir.Session(bg, b.Session)
 	if err != nil && isAway(err) {
@@ -140,7 +141,7 @@ func (n *Node) deregister(session string) error {
 }
 
 // connect tries one data-plane connect for the directory.
-func (n *Node) connect(_ context.Context, w *directory.Worker) error {
+func (n *Node) connect(_ context.Context, w *ownership.Worker) error {
 	if n.dial(w.URL) == nil {
 		return errors.New("connect failed")
 	}
@@ -183,7 +184,7 @@ type Outcome struct {
 	Text    string // of a refusal or of the worker
 	By      *Proc
 	Epoch   pinboard.Epoch
-	Key     directory.Key
+	Key     ownership.Key
 	Refused *pinboard.Refusal
 }
 

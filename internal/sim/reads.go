@@ -4,25 +4,25 @@ import (
 	"reflect"
 	"slices"
 
-	"pinboard/internal/directory"
+	"pinboard/internal/ownership"
 )
 
 // reads is a rule's view of a bucket, and what it saw there.
 type reads struct {
-	at       *directory.Tx
-	meta     directory.Meta
-	rows     map[directory.Key]*directory.Row
-	sessions map[string]*directory.Session
+	at       *ownership.Tx
+	meta     ownership.Meta
+	rows     map[ownership.Key]*ownership.Row
+	sessions map[string]*ownership.Session
 	index    map[string]string
-	bindings map[directory.BindKey]*directory.Binding
-	orders   map[string][]directory.Order
-	roster   []directory.Session
+	bindings map[ownership.BindKey]*ownership.Binding
+	orders   map[string][]ownership.Order
+	roster   []ownership.Session
 	all      bool
 }
 
-func newReads(at *directory.Tx) *reads {
-	return &reads{at: at, meta: at.Meta, rows: map[directory.Key]*directory.Row{}, sessions: map[string]*directory.Session{}, index: map[string]string{},
-		bindings: map[directory.BindKey]*directory.Binding{}, orders: map[string][]directory.Order{}}
+func newReads(at *ownership.Tx) *reads {
+	return &reads{at: at, meta: at.Meta, rows: map[ownership.Key]*ownership.Row{}, sessions: map[string]*ownership.Session{}, index: map[string]string{},
+		bindings: map[ownership.BindKey]*ownership.Binding{}, orders: map[string][]ownership.Order{}}
 }
 
 func val[T any](p *T) (v T, ok bool) {
@@ -32,12 +32,12 @@ func val[T any](p *T) (v T, ok bool) {
 	return *p, true
 }
 
-func (r *reads) Row(k directory.Key) (directory.Row, bool) {
+func (r *reads) Row(k ownership.Key) (ownership.Row, bool) {
 	r.rows[k] = r.at.Row(k)
 	return val(r.rows[k])
 }
 
-func (r *reads) Session(id string) (directory.Session, bool) {
+func (r *reads) Session(id string) (ownership.Session, bool) {
 	r.sessions[id] = r.at.Session(id)
 	s, ok := val(r.sessions[id])
 	s.Behind = slices.Clone(s.Behind)
@@ -49,25 +49,25 @@ func (r *reads) Index(name string) string {
 	return r.index[name]
 }
 
-func (r *reads) Binding(k directory.BindKey) (directory.Binding, bool) {
+func (r *reads) Binding(k ownership.BindKey) (ownership.Binding, bool) {
 	r.bindings[k] = r.at.Binding(k)
 	return val(r.bindings[k])
 }
 
-func (r *reads) Orders(process string) []directory.Order {
+func (r *reads) Orders(process string) []ownership.Order {
 	r.orders[process] = r.at.Orders(process)
 	return slices.Clone(r.orders[process])
 }
 
 func (r *reads) Count(name string) int64 { return r.at.Count(name) }
 
-func (r *reads) Roster() []directory.Session {
+func (r *reads) Roster() []ownership.Session {
 	r.all, r.roster = true, r.at.Roster()
 	return slices.Clone(r.roster)
 }
 
 // unchanged reports that the bucket still shows what the rule saw.
-func (r *reads) unchanged(at *directory.Tx) bool {
+func (r *reads) unchanged(at *ownership.Tx) bool {
 	if at.Meta != r.meta {
 		return false
 	}

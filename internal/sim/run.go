@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"pinboard/internal/directory"
+	"pinboard/internal/ownership"
 )
 
 const (
@@ -202,11 +203,11 @@ func (w *World) live() {
 	quick := map[string]bool{}
 	for i := range ids {
 		id := fmt.Sprint("id", i)
-		quick[id] = !w.Hostnames && w.plain(directory.Key{Env: directory.World, Namespace: "/t", ID: id})
+		quick[id] = !w.Hostnames && w.plain(ownership.Key{Env: ownership.World, Namespace: "/t", ID: id})
 	}
 	w.Run(2*w.Lease + slack)
 	for i := range ids {
-		if id := fmt.Sprint("id", i); quick[id] && w.plain(directory.Key{Env: directory.World, Namespace: "/t", ID: id}) && !w.since(began, id) && !w.broken() {
+		if id := fmt.Sprint("id", i); quick[id] && w.plain(ownership.Key{Env: ownership.World, Namespace: "/t", ID: id}) && !w.since(began, id) && !w.broken() {
 			w.check.fail("%s was not served within two leases and a restatement: %s", id, w.rowText(id))
 		}
 	}
@@ -232,19 +233,19 @@ func (w *World) since(t time.Duration, id string) bool {
 }
 
 // plain reports a row under no order, not closing and not held.
-func (w *World) plain(k directory.Key) (plain bool) {
-	w.peekAt(k.Bucket(w.Buckets), func(tx *directory.Tx) {
+func (w *World) plain(k ownership.Key) (plain bool) {
+	w.peekAt(k.Bucket(w.Buckets), func(tx *ownership.Tx) {
 		r := tx.Row(k)
-		plain = r == nil || r.Kind == directory.Placed && r.Wind == 0
+		plain = r == nil || r.Kind == ownership.Placed && r.Wind == 0
 	})
 	return plain
 }
 
 // rowText describes an id's row.
 func (w *World) rowText(id string) (text string) {
-	for _, env := range []string{directory.World, "blue", "green"} {
-		k := directory.Key{Env: env, Namespace: "/t", ID: id}
-		w.peekAt(k.Bucket(w.Buckets), func(tx *directory.Tx) {
+	for _, env := range []string{ownership.World, "blue", "green"} {
+		k := ownership.Key{Env: env, Namespace: "/t", ID: id}
+		w.peekAt(k.Bucket(w.Buckets), func(tx *ownership.Tx) {
 			if r := tx.Row(k); r != nil {
 				text += fmt.Sprintf("%s %c of %s wind=%d claim=%q; ", env, r.Kind, w.check.clientOf(r.Session), r.Wind, r.Claim)
 			}

@@ -12,6 +12,7 @@ import (
 
 	"pinboard"
 	"pinboard/internal/directory"
+	"pinboard/internal/ownership"
 )
 
 var (
@@ -110,7 +111,7 @@ func TestShrink(t *testing.T) {
 
 // TestTheCheckerSees: broken promises are seen, so that silence means something.
 func TestTheCheckerSees(t *testing.T) {
-	k := directory.Key{Env: directory.World, Namespace: "/t", ID: "a"}
+	k := ownership.Key{Env: ownership.World, Namespace: "/t", ID: "a"}
 	for name, c := range map[string]struct {
 		say string
 		do  func(w *World, a, b *Proc)
@@ -125,9 +126,9 @@ func TestTheCheckerSees(t *testing.T) {
 			w.check.adopts(in, 3)
 		}},
 		"epochs": {"does not grow", func(w *World, a, b *Proc) {
-			row := &directory.Row{Kind: directory.Placed}
+			row := &ownership.Row{Kind: ownership.Placed}
 			for _, e := range []pinboard.Epoch{5, 5} {
-				w.check.committed(w.server, 0, &directory.Writes{Rows: map[directory.Key]*directory.Row{k: row}, Minted: []*directory.Mint{{Key: k, Epoch: e}}})
+				w.check.committed(w.server, 0, &ownership.Writes{Rows: map[ownership.Key]*ownership.Row{k: row}, Minted: []*ownership.Mint{{Key: k, Epoch: e}}})
 			}
 		}},
 		"lost update": {"overwrites", func(w *World, a, b *Proc) {

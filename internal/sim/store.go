@@ -7,12 +7,12 @@ import (
 	"strings"
 	"time"
 
-	"pinboard/internal/directory"
 	"pinboard/internal/memstore"
+	"pinboard/internal/ownership"
 )
 
 // Micros is the store's time.
-type Micros = directory.Micros
+type Micros = ownership.Micros
 
 // A Server is one process of the store. A restart or failover makes another
 // one, with its own identity and clock.
@@ -144,9 +144,9 @@ type verdict struct {
 	err  error
 	run  string
 	now  Micros
-	peek directory.Peek
+	peek ownership.Peek
 	hit  bool
-	rows []directory.Walked
+	rows []ownership.Walked
 	next string
 	ok   bool // committed, or nothing to commit
 }
@@ -213,11 +213,11 @@ func (c *conn) send(ctx context.Context, b int, write bool, do func(*Server) ver
 	return v, sent, v.err
 }
 
-// Buckets implements directory.Store.
+// Buckets implements ownership.Store.
 func (c *conn) Buckets() int { return c.w.Buckets }
 
-// Update implements directory.Store.
-func (c *conn) Update(ctx context.Context, b int, sel directory.Select, rule func(*directory.Tx) error) error {
+// Update implements ownership.Store.
+func (c *conn) Update(ctx context.Context, b int, sel ownership.Select, rule func(*ownership.Tx) error) error {
 	ctx, _ = c.w.within(ctx, opTime)
 	if sel.Roster {
 		return c.atOnce(ctx, b, rule)
@@ -261,18 +261,18 @@ func (c *conn) Update(ctx context.Context, b int, sel directory.Select, rule fun
 
 // atOnce is for the list of workers, which is only a hint: no time passes, so
 // that requests which share one reading need not wait for each other.
-func (c *conn) atOnce(ctx context.Context, b int, rule func(*directory.Tx) error) error {
+func (c *conn) atOnce(ctx context.Context, b int, rule func(*ownership.Tx) error) error {
 	s := c.server()
 	if s.gone || s.down || s.cut[b] > 0 || s.full || s.still || c.w.net.cut[[2]string{c.n.Name, "store"}] > 0 {
 		return errAway
 	}
 	c.sample(s.run, s.clock(), c.w.Now, c.w.Now)
-	return s.mem.Update(context.Background(), b, directory.Select{}, rule)
+	return s.mem.Update(context.Background(), b, ownership.Select{}, rule)
 }
 
 // A transaction is a rule's run on what was read.
 type transaction struct {
-	tx   *directory.Tx
+	tx   *ownership.Tx
 	read *reads
 	now  Micros
 }
@@ -280,10 +280,10 @@ type transaction struct {
 var errDry = errors.New("read only")
 
 // read runs the rule at the server's present without committing.
-func (c *conn) read(s *Server, b int, sent time.Duration, rule func(*directory.Tx) error) (t *transaction, ruled error) {
-	err := s.mem.Update(context.Background(), b, directory.Select{}, func(at *directory.Tx) error {
+func (c *conn) read(s *Server, b int, sent time.Duration, rule func(*ownership.Tx) error) (t *transaction, ruled error) {
+	err := s.mem.Update(context.Background(), b, ownership.Select{}, func(at *ownership.Tx) error {
 		rec := newReads(at)
-		tx := directory.NewTx(rec)
+		tx := ownership.NewTx(rec)
 		tx.Sent, tx.Now, tx.Server, tx.Bucket, tx.Meta = start.Add(sent), at.Now, at.Server, at.Bucket, at.Meta
 		t = &transaction{tx: tx, read: rec, now: at.Now}
 		ruled = rule(tx)
@@ -309,7 +309,7 @@ func (c *conn) commit(ctx context.Context, b int, t *transaction, sent time.Dura
 	}
 	return c.send(ctx, b, true, func(s *Server) verdict {
 		v := verdict{now: s.clock()}
-		err := s.mem.Update(context.Background(), b, directory.Select{}, func(at *directory.Tx) error {
+		err := s.mem.Update(context.Background(), b, ownership.Select{}, func(at *ownership.Tx) error {
 			switch {
 			case at.Server != t.tx.Server, at.Now < t.now, at.Now > latest,
 				notAfter != 0 && at.Now >= notAfter, !t.read.unchanged(at):
@@ -325,42 +325,42 @@ func (c *conn) commit(ctx context.Context, b int, t *transaction, sent time.Dura
 	})
 }
 
-// Peek implements directory.Store.
-func (c *conn) Peek(ctx context.Context, b int, h directory.Hint) (directory.Peek, bool, error) {
+// Peek implements ownership.Store.
+func (c *conn) Peek(ctx context.Context, b int, h ownership.Hint) (ownership.Peek, bool, error) {
 	ctx, _ = c.w.within(ctx, opTime)
 	v, sent, err := c.send(ctx, b, false, func(s *Server) verdict {
 		p, hit, err := s.mem.Peek(context.Background(), b, h)
 		return verdict{peek: p, hit: hit, err: err, now: s.clock()}
 	})
 	if err != nil || !v.hit || c.cool[b] {
-		return directory.Peek{}, false, err
+		return ownership.Peek{}, false, err
 	}
 	late := v.peek.Sent.Sub(start.Add(sent))
 	v.peek.Sent, v.peek.Until = v.peek.Sent.Add(-late), v.peek.Until.Add(-late)
 	return v.peek, true, nil
 }
 
-// Walk implements directory.Store.
-func (c *conn) Walk(ctx context.Context, b int, cursor string, n int) ([]directory.Walked, string, error) {
+// Walk implements ownership.Store.
+func (c *conn) Walk(ctx context.Context, b int, cursor string, n int) ([]ownership.Walked, string, error) {
 	ctx, _ = c.w.within(ctx, opTime)
 	v, _, err := c.send(ctx, b, false, func(s *Server) verdict {
 		rows, next, err := s.mem.Walk(context.Background(), b, cursor, n)
-		slices.SortFunc(rows, func(x, y directory.Walked) int { return strings.Compare(x.Key.String(), y.Key.String()) })
+		slices.SortFunc(rows, func(x, y ownership.Walked) int { return strings.Compare(x.Key.String(), y.Key.String()) })
 		return verdict{rows: rows, next: next, err: err, now: s.clock()}
 	})
 	return v.rows, v.next, err
 }
 
-// Entries implements directory.Store.
-func (c *conn) Entries(ctx context.Context, b int, n int) ([]directory.Entry, error) {
+// Entries implements ownership.Store.
+func (c *conn) Entries(ctx context.Context, b int, n int) ([]ownership.Entry, error) {
 	return c.server().mem.Entries(ctx, b, n)
 }
 
-var _ directory.Store = (*conn)(nil)
+var _ ownership.Store = (*conn)(nil)
 
 // peekAt looks into a bucket without changing it.
-func (w *World) peekAt(b int, look func(*directory.Tx)) {
-	_ = w.server.mem.Update(context.Background(), b, directory.Select{}, func(tx *directory.Tx) error {
+func (w *World) peekAt(b int, look func(*ownership.Tx)) {
+	_ = w.server.mem.Update(context.Background(), b, ownership.Select{}, func(tx *ownership.Tx) error {
 		look(tx)
 		return errDry
 	})

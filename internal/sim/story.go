@@ -11,6 +11,7 @@ import (
 	"pinboard"
 	"pinboard/internal/directory"
 	"pinboard/internal/memstore"
+	"pinboard/internal/ownership"
 )
 
 // A Story is a script of commands on one cluster in which nothing is random.
@@ -350,7 +351,7 @@ func (s *Story) call(verb string, a words) {
 		switch verb {
 		case "beat":
 			if a.has("last") {
-				got := p.call(n, nil, func() answer { return n.beat(directory.Beat{Session: p.last, Owner: owner}, p.pair) })
+				got := p.call(n, nil, func() answer { return n.beat(ownership.Beat{Session: p.last}, p.pair) })
 				s.say("%s", got.text())
 				return
 			}
@@ -383,7 +384,7 @@ func (s *Story) call(verb string, a words) {
 }
 
 // epoch finds the epoch behind a short name.
-func (s *Story) epoch(k directory.Key, name string) pinboard.Epoch {
+func (s *Story) epoch(k ownership.Key, name string) pinboard.Epoch {
 	for e, n := range s.w.check.epochs[k] {
 		if name == fmt.Sprint("e", n) {
 			return e

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"pinboard/internal/directory"
+	"pinboard/internal/ownership"
 )
 
 // rows tells what the store holds.
@@ -17,7 +17,7 @@ func (s *Story) rows() {
 	for b := range w.Buckets {
 		rows, _, _ := w.server.mem.Walk(context.Background(), b, "", 1<<20)
 		var now Micros
-		w.peekAt(b, func(tx *directory.Tx) { now = tx.Now })
+		w.peekAt(b, func(tx *ownership.Tx) { now = tx.Now })
 		for _, r := range rows {
 			line := s.rowLine(r.Key, &r.Row, now)
 			if w.Buckets > 1 {
@@ -35,18 +35,18 @@ func (s *Story) rows() {
 	}
 }
 
-func (s *Story) rowLine(k directory.Key, r *directory.Row, now Micros) string {
+func (s *Story) rowLine(k ownership.Key, r *ownership.Row, now Micros) string {
 	c := s.w.check
 	env := ""
-	if k.Env != directory.World {
+	if k.Env != ownership.World {
 		env = k.Env + " "
 	}
 	line := env + k.ID + " "
 	left := func(t Micros) string { return fmt.Sprint((time.Duration(t-now) * time.Microsecond).Round(time.Second)) }
 	switch r.Kind {
-	case directory.Placed:
+	case ownership.Placed:
 		line += fmt.Sprintf("placed on %s @%s", c.clientOf(r.Session), c.name(k, r.Epoch))
-		if (r.Nonce != directory.Nonce{}) {
+		if (r.Nonce != ownership.Nonce{}) {
 			line += " unconfirmed"
 		}
 		if r.Since != 0 {
@@ -55,9 +55,9 @@ func (s *Story) rowLine(k directory.Key, r *directory.Row, now Micros) string {
 		if r.Wind != 0 {
 			line += " to go in " + left(r.Wind)
 		}
-	case directory.Closing:
+	case ownership.Closing:
 		line += fmt.Sprintf("closing in %s @%s", c.clientOf(r.Session), c.name(k, r.Epoch))
-	case directory.Held:
+	case ownership.Held:
 		line += "held for " + left(r.Until)
 	}
 	if r.Claim != "" {
@@ -69,7 +69,7 @@ func (s *Story) rowLine(k directory.Key, r *directory.Row, now Micros) string {
 // sessions tells what the first bucket knows of the workers.
 func (s *Story) sessions() {
 	var lines []string
-	s.w.peekAt(0, func(tx *directory.Tx) {
+	s.w.peekAt(0, func(tx *ownership.Tx) {
 		for _, x := range tx.Roster() {
 			left := (time.Duration(x.Until-tx.Now) * time.Microsecond).Round(time.Second)
 			line := fmt.Sprintf("%s: lease %v", s.w.check.clientOf(x.Worker.Session), left)
@@ -107,7 +107,7 @@ func (s *Story) streams() {
 // buckets tells how long each of them is cold, and the longest lease it knows.
 func (s *Story) buckets() {
 	for b := range s.w.Buckets {
-		s.w.peekAt(b, func(tx *directory.Tx) {
+		s.w.peekAt(b, func(tx *ownership.Tx) {
 			cold := max(0, time.Duration(tx.Meta.Cold-tx.Now)*time.Microsecond)
 			s.say("%d: cold for %v, longest lease %v", b, cold.Round(time.Second), time.Duration(tx.Meta.Longest)*time.Microsecond)
 		})

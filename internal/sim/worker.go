@@ -8,6 +8,7 @@ import (
 
 	"pinboard"
 	"pinboard/internal/directory"
+	"pinboard/internal/ownership"
 )
 
 // A Kind of worker: what it registers, and how its instances behave.
@@ -66,7 +67,7 @@ type Proc struct {
 	lossy     bool                  // a story makes the last write of a close fail
 	deaf      bool                  // a story loses the answers to its calls
 	last      string                // session before this one
-	instances map[directory.Key]*Instance
+	instances map[ownership.Key]*Instance
 	queue     []directory.Release
 	flushing  bool
 	nudge     func()
@@ -76,7 +77,7 @@ type Proc struct {
 // An Instance is the live object of an id in a process.
 type Instance struct {
 	p         *Proc
-	key       directory.Key
+	key       ownership.Key
 	epoch     pinboard.Epoch // highest it was addressed with
 	version   int            // of the stored data that its memory holds
 	built     *reply[bool]
@@ -97,7 +98,7 @@ type Instance struct {
 func (w *World) Spawn(name, url string, k Kind) *Proc {
 	n := len(w.procs)
 	p := &Proc{Host: Host{Name: name, loop: w.Loop}, Kind: k, w: w, url: url,
-		client: name, secret: "secret of " + name, instances: map[directory.Key]*Instance{}, hops: n}
+		client: name, secret: "secret of " + name, instances: map[ownership.Key]*Instance{}, hops: n}
 	p.lease.Buffer = min(5*time.Second, w.Lease/3)
 	p.fence = newFence(&p.lease)
 	w.procs = append(w.procs, p)
@@ -176,7 +177,7 @@ type answer struct {
 func (p *Proc) envOf(ns string) string {
 	switch {
 	case !p.w.Hostnames:
-		return directory.World
+		return ownership.World
 	case p.Env == "":
 		return p.Hostname
 	}
@@ -188,7 +189,7 @@ func (p *Proc) register() {
 	sent := p.w.Now
 	p.pair++
 	p.deferred = 0
-	reg := directory.Registration{Headroom: 100 - float64(len(p.instances)), Draining: p.draining, PrevSession: p.prev, Worker: directory.Worker{
+	reg := directory.Registration{Headroom: 100 - float64(len(p.instances)), Draining: p.draining, PrevSession: p.prev, Worker: ownership.Worker{
 		ClientID: p.client, Secret: p.secret, URL: p.url, Namespaces: p.Namespaces, Owner: owner, Proven: true,
 		Hostname: p.Hostname, Env: p.Env, Takeover: p.Takeover, BindEpoch: p.BindEpoch}}
 	if p.Keeps {
@@ -199,7 +200,7 @@ func (p *Proc) register() {
 	}
 	n, pair := p.node(), p.pair
 	a := p.call(n, reg, func() answer { return n.register(reg, pair) })
-	wait, isWait := a.err.(directory.Wait)
+	wait, isWait := a.err.(ownership.Wait)
 	switch {
 	case a.unset || a.err != nil:
 		p.fails++
@@ -283,7 +284,7 @@ func (p *Proc) BeatAt(n *Node) answer {
 	p.pair++
 	acks := slices.Clone(p.acks)
 	slices.Sort(acks)
-	beat := directory.Beat{Session: p.session, Owner: owner, Headroom: 100 - float64(len(p.instances)), Draining: p.draining, Acks: acks, HasAcks: len(acks) > 0}
+	beat := ownership.Beat{Session: p.session, Headroom: 100 - float64(len(p.instances)), Draining: p.draining, Acks: acks, HasAcks: len(acks) > 0}
 	pair := p.pair
 	a := p.call(n, beat, func() answer { return n.beat(beat, pair) })
 	if beat.Session != p.session {

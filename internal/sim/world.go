@@ -7,8 +7,8 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"pinboard/internal/directory"
 	"pinboard/internal/memstore"
+	"pinboard/internal/ownership"
 )
 
 // start is when every simulation begins by the nodes' clocks.
@@ -164,6 +164,6 @@ func (w *World) secret(n int) []byte {
 const owner = "default/token"
 
 // key is the row that a request of host for ns/id means to a worker.
-func (p *Proc) key(ns, id string) directory.Key {
-	return directory.Key{Env: p.envOf(ns), Namespace: ns, ID: id}
+func (p *Proc) key(ns, id string) ownership.Key {
+	return ownership.Key{Env: p.envOf(ns), Namespace: ns, ID: id}
 }

@@ -38,7 +38,7 @@ type suite struct {
 
 var suites = []suite{
 	{"story", []string{"-run", "TestStories", "./internal/sim"}},
-	{"test", []string{"./internal/directory/...", "./internal/memstore"}},
+	{"test", []string{"./internal/directory", "./internal/ownership/...", "./internal/memstore"}},
 	{"seeds", []string{"-run", "TestSeeds$", "./internal/sim", "-sim.seeds=400", "-sim.noshrink"}},
 	{"redis", []string{"-run", "TestStore$|Epoch|Commit|Changed|Clock|Late", "./internal/redisstore"}},
 }

@@ -1,7 +1,8 @@
 package main
 
 const (
-	dir      = "internal/directory/"
+	dir      = "internal/ownership/"
+	shell    = "internal/directory/"
 	release  = dir + "release.go"
 	register = dir + "register.go"
 	renew    = dir + "renew.go"
@@ -9,10 +10,12 @@ const (
 	lookup   = dir + "lookup.go"
 	orders   = dir + "orders.go"
 	scope    = dir + "scope.go"
-	sessions = dir + "sessions.go"
-	resolve  = dir + "resolve.go"
-	report   = dir + "report.go"
-	watch    = dir + "watch.go"
+	place    = dir + "place.go"
+	collect  = dir + "collect.go"
+	recheck  = dir + "recheck.go"
+	sessions = shell + "sessions.go"
+	resolve  = shell + "resolve.go"
+	report   = shell + "report.go"
 	memory   = "internal/memstore/memstore.go"
 	script   = "internal/redisstore/commit.lua"
 	redis    = "internal/redisstore/store.go"
@@ -28,7 +31,7 @@ var faults = []fault{
 	one("L1", "a beat tells more than it writes", sessions, "g := Grant{Session: b.Session, ExpiresIn: d.o.Lease}", "g := Grant{Session: b.Session, ExpiresIn: 2 * d.o.Lease}"),
 	one("L2", "a beat is renewed although a bucket did not take it", sessions, "		return Grant{}, joined(err)\n	}\n	worst, placed := all[0], int64(0)", "		_ = err\n	}\n	worst, placed := all[0], int64(0)"),
 	one("L3", "a lapsed lease is renewed", renew, "	case !tx.Before(s.Until):\n		return Lost, \"lease lapsed\"\n", ""),
-	one("L3", "a lapsed lease that lost an id may run again after a step back", lookup, "		p.lapse(tx, f.Row.Session)\n", ""),
+	one("L3", "a lapsed lease that lost an id may run again after a step back", place, "		p.lapse(tx, f.Row.Session)\n", ""),
 	one("L4", "a registration moves rows before its lease is granted", register, "	s.Until = max(s.Until, tx.Now+p.Lease+p.Slack)\n", "	s.Until = max(s.Until, tx.Now)\n"),
 	one("L5", "a process with a past gets new ids before its first beat", rules, "(s.Beaten || !s.Worker.Past)", "true"),
 	one("L6", "an older session of the process is renewed", renew, "	case s.Successor != \"\":\n		return Lost, \"replaced by a newer session of this process\"\n", ""),
@@ -38,7 +41,7 @@ var faults = []fault{
 	one("L7", "a replaced session is renewed", renew, "		return Unrenewed, \"another process was proved at the advertise URL\"\n", "		return Renewed, \"\"\n"),
 	one("L7", "a worker whose address came back is lost for ever", renew, "if p.fate(tx, newer) != running && !tx.Before(s.Until) && b.Proof == ProofOK {", "if false {\n			_ = newer"),
 	one("L7", "requests go to a replaced session", lookup, "	case s.Replaced != \"\" || s.Super != \"\":\n		return pinboard.OwnerReplaced\n", ""),
-	one("L8", "the secret does not count for the identity of a process", dir+"directory.go", "sha256.Sum256([]byte(clientID + \"\\x00\" + secret))", "sha256.Sum256([]byte(clientID + \"\\x00\" + secret[:0]))"),
+	one("L8", "the secret does not count for the identity of a process", shell+"directory.go", "sha256.Sum256([]byte(clientID + \"\\x00\" + secret))", "sha256.Sum256([]byte(clientID + \"\\x00\" + secret[:0]))"),
 	one("L9", "clients can cause restate orders at will", renew, "return !l.Old && (l.Ordered == 0 || now >= l.Ordered+orderLeases*l.TTL)", "return !l.Old"),
 	one("L9", "a restate order is given although a bucket does not know of it", sessions, "	if err != nil {\n		return joined(err)\n	}\n	return Reregister{r.Reason}", "	_ = err\n	return Reregister{r.Reason}"),
 
@@ -63,14 +66,14 @@ var faults = []fault{
 	one("R7", "somebody else's row comes back to whoever restates it", register, "	if owner.Worker.Process != s.Worker.Process {\n		if !ran {", "	if false {\n		if !ran {"),
 	{"R7", "a closing row that nobody releases stays", []edit{
 		{lookup, "if tx.Now >= row.Made+orderLeases*tx.Meta.Longest && !s.Want {", "if false {"},
-		{orders, "if row.Kind == Closing && tx.Now >= row.Made+orderLeases*tx.Meta.Longest {", "if false {"}}},
+		{collect, "if row.Kind == Closing && tx.Now >= row.Made+orderLeases*tx.Meta.Longest {", "if false {"}}},
 	one("R7", "an id is served while its duplicate closes", lookup, "		return pinboard.WindingDown\n	}\n	switch {\n	case s.Replaced", "		return nil\n	}\n	switch {\n	case s.Replaced"),
-	one("R8", "a lapsed row is dropped at once", orders, "return tx.Now >= s.Until+graceLeases*tx.Meta.Longest\n}\n\n// Forget", "return true\n}\n\n// Forget"),
-	one("R8", "dead rows are never collected", orders, "		if p.spent(tx, row) {\n", "		if false {\n"),
-	one("R9", "placements without instances are never asked about", sessions, "if worst.Standing == Renewed && placed > d.o.PlaceLimit &&", "if false && placed > d.o.PlaceLimit &&"),
+	one("R8", "a lapsed row is dropped at once", collect, "return tx.Now >= s.Until+graceLeases*tx.Meta.Longest\n}\n\n// Forget", "return true\n}\n\n// Forget"),
+	one("R8", "dead rows are never collected", collect, "		if p.spent(tx, row) {\n", "		if false {\n"),
+	one("R9", "placements without instances are never asked about", sessions, "if worst.Standing == ownership.Renewed && placed > d.o.PlaceLimit &&", "if false && placed > d.o.PlaceLimit &&"),
 	one("R10", "a placement whose reply is lost counts as not done", resolve, "		f, sent, err = d.lookup(ctx, b, q)\n		if err != nil || f.Vacant {", "		return p, false, nil\n		if err != nil || f.Vacant {"),
 
-	one("G1", "a hit does not look at the server", memory, "if directory.ServerOf(b.meta.Gen) != s.server || !ok ||", "if !ok ||"),
+	one("G1", "a hit does not look at the server", memory, "if ownership.ServerOf(b.meta.Gen) != s.server || !ok ||", "if !ok ||"),
 	one("G1", "a new server is not noticed", rules, "case ServerOf(m.Gen) != tx.Server:", "case m.Gen == \"\":"),
 	one("G1", "a server that comes back continues its old generation", rules, "Gen: tx.Server + \"@\" + strconv.FormatInt(tx.Now, 36),", "Gen: tx.Server + strconv.FormatInt(tx.Now, 36)[:0],"),
 	one("G2", "a new generation is warm", rules, "Cold: tx.Now + longest + p.Lag,", "Cold: tx.Now,"),
@@ -83,8 +86,8 @@ var faults = []fault{
 		{register, "s.Until = max(s.Until, tx.Now+p.Lease+p.Slack)", "s.Until = max(s.Until, tx.Now+p.Lease)"}}},
 	one("G5", "a node forgets the longest lease with the store", rules, "		longest = max(longest, p.Longest())\n", "		_ = p.Longest\n"),
 	one("G5", "a cold start is not extended when the record is raised", rules, "			m.Cold = max(m.Cold, m.Since+longest+p.Lag)\n", "			_ = m.Since\n"),
-	one("G6", "the store does not judge the chosen worker again", lookup, "if !p.placeable(tx, s, q.Host, f.Key.Env, q.NS) {", "if s == nil {"),
-	one("G6", "the store does not look again whether the id is free", lookup, "	if refusal != nil || !f.Vacant {", "	if refusal != nil {"),
+	one("G6", "the store does not judge the chosen worker again", place, "if !p.placeable(tx, s, q.Host, f.Key.Env, q.NS) {", "if s == nil {"),
+	one("G6", "the store does not look again whether the id is free", place, "	if refusal != nil || !f.Vacant {", "	if refusal != nil {"),
 	one("G7", "an Update takes what changed since it was read", script, "    if (got[j] or '') ~= ARGV[at] then return reply('conflict') end\n", ""),
 	one("G1", "a commit on Redis does not look at the server", script, "if run ~= ARGV[2] then return reply('server') end\n", ""),
 	one("G4", "a commit on Redis happens at any time ahead", script, "if now > tonumber(ARGV[4]) then return reply('ahead') end\n", ""),
@@ -95,7 +98,7 @@ var faults = []fault{
 	one("R1", "a new generation on Redis leaps nowhere", script, "  hi, lo = hi + h + math.floor((lo + l) / 4294967296), (lo + l) % 4294967296\n", ""),
 
 	one("F2", "a node believes a lease longer than the store", resolve, "Deadline: sent.Add(time.Duration(s.Until-f.Now) * time.Microsecond),", "Deadline: sent.Add(time.Duration(s.Until-f.Now)*time.Microsecond + 5*time.Second),"),
-	one("F2", "a stream of an id that moved is not cut", watch, "			if row == nil || row.Kind == Held {\n				out[i].cut = true\n				continue\n			}\n			s := tx.Session(row.Session)\n			if s == nil ||", "			if row == nil || row.Kind == Held {\n				out[i].deadline = w.Deadline\n				continue\n			}\n			s := tx.Session(row.Session)\n			if s == nil ||"),
+	one("F2", "a stream of an id that moved is not cut", recheck, "	if row == nil || row.Kind == Held {\n		return Sighting{Gone: true}\n", "	if row == nil || row.Kind == Held {\n		return Sighting{}\n"),
 	one("F3", "a restating session's 403s count against it", resolve, "Settling: s.Restating != 0 || f.Now-s.At", "Settling: f.Now-s.At"),
 	one("F4", "forwarding goes on after the deadline", lookup, "	case row.Wind != 0 && !tx.Before(row.Wind):\n		return pinboard.WindingDown\n", ""),
 	one("F4", "no eviction at the deadline", orders, "if tx.Now >= o.Deadline && !o.Evict {", "if false {"),

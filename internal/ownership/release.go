@@ -1,4 +1,4 @@
-package directory
+package ownership
 
 import "pinboard"
 
@@ -17,7 +17,7 @@ func (p *Rules) free(tx *Tx, k Key, row *Row, until Micros, cause string) {
 // ReleaseFresh takes back a new placement that nobody confirmed: epoch and
 // nonce must match (R3). It reports whether it did.
 func (p *Rules) ReleaseFresh(tx *Tx, k Key, epoch pinboard.Epoch, nonce Nonce) bool {
-	p.begin(tx, 0)
+	p.Begin(tx, 0)
 	row := tx.Row(k)
 	if row == nil || row.Kind != Placed || row.Epoch != epoch || nonce == (Nonce{}) || row.Nonce != nonce {
 		return false
@@ -31,7 +31,7 @@ func (p *Rules) ReleaseFresh(tx *Tx, k Key, epoch pinboard.Epoch, nonce Nonce) b
 // own; without an epoch only for the very session, and then the id is placed
 // nowhere for one lease (R5-R7). It reports whether it did.
 func (p *Rules) Release(tx *Tx, k Key, session string, epoch pinboard.Epoch, hasEpoch bool) bool {
-	p.begin(tx, 0)
+	p.Begin(tx, 0)
 	row, by := tx.Row(k), tx.Session(session)
 	if row == nil || by == nil || row.Kind == Held {
 		return false
@@ -66,7 +66,7 @@ func (p *Rules) Release(tx *Tx, k Key, session string, epoch pinboard.Epoch, has
 // Label sets the operator's label of a row at its epoch (0: any), for a
 // session of the owning process.
 func (p *Rules) Label(tx *Tx, k Key, session string, epoch pinboard.Epoch, tag string) bool {
-	p.begin(tx, 0)
+	p.Begin(tx, 0)
 	row, by := tx.Row(k), tx.Session(session)
 	if row == nil || by == nil || row.Kind != Placed || epoch != 0 && epoch != row.Epoch {
 		return false
@@ -83,7 +83,7 @@ func (p *Rules) Label(tx *Tx, k Key, session string, epoch pinboard.Epoch, tag s
 // Deregister ends a session whose process has closed everything: its rows are
 // nobody's at once.
 func (p *Rules) Deregister(tx *Tx, session string) bool {
-	p.begin(tx, 0)
+	p.Begin(tx, 0)
 	s := tx.Session(session)
 	if s == nil || s.Ended != 0 {
 		return s != nil

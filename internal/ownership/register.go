@@ -1,4 +1,4 @@
-package directory
+package ownership
 
 import (
 	"time"
@@ -21,19 +21,23 @@ type Enrol struct {
 	OldNow   func(server string) (Micros, bool) // an old server's clock, carried on (R6)
 }
 
-// Index entries of registrations.
-func byProcess(process string) string { return "p:" + process }
-func byClient(client string) string   { return "c:" + client }
-func byURL(url string) string         { return "u:" + url }
+// ByProcess names the index entry of the newest session of a process.
+func ByProcess(process string) string { return "p:" + process }
+
+// ByClient names the index entry of the newest session of a clientId.
+func ByClient(client string) string { return "c:" + client }
+
+// ByURL names the index entry of the newest session at an advertise URL.
+func ByURL(url string) string { return "u:" + url }
 
 // Admit says whether the registration may be accepted, changing nothing.
 func (p *Rules) Admit(tx *Tx, e *Enrol) error {
-	p.begin(tx, e.Longest)
+	p.Begin(tx, e.Longest)
 	w := e.Worker
-	if s := tx.Session(tx.Index(byClient(w.ClientID))); s != nil && s.Worker.Process != w.Process && p.fate(tx, s) == running {
+	if s := tx.Session(tx.Index(ByClient(w.ClientID))); s != nil && s.Worker.Process != w.Process && p.fate(tx, s) == running {
 		return Wait{"clientId is in use by another process", time.Second}
 	}
-	if s := tx.Session(tx.Index(byProcess(w.Process))); s != nil {
+	if s := tx.Session(tx.Index(ByProcess(w.Process))); s != nil {
 		switch {
 		case s.Worker.Owner != w.Owner && p.fate(tx, s) == running:
 			return Wait{"process is registered under another token", time.Second}
@@ -41,7 +45,7 @@ func (p *Rules) Admit(tx *Tx, e *Enrol) error {
 			return Wait{"session was ejected", left(tx.Now, s.Until)}
 		}
 	}
-	if s := tx.Session(tx.Index(byURL(w.URL))); s != nil && s.Worker.Process != w.Process && p.fate(tx, s) == running {
+	if s := tx.Session(tx.Index(ByURL(w.URL))); s != nil && s.Worker.Process != w.Process && p.fate(tx, s) == running {
 		switch {
 		case !s.Worker.Proven:
 		case !w.Proven:
@@ -103,12 +107,12 @@ func (p *Rules) enlist(tx *Tx, e *Enrol, out *Enrolled) *Session {
 		if w.Proven {
 			s.ProvedAt = tx.Now
 		}
-		p.succeed(tx, s, tx.Session(tx.Index(byProcess(w.Process))))
-		p.replace(tx, s, tx.Session(tx.Index(byURL(w.URL))))
+		p.succeed(tx, s, tx.Session(tx.Index(ByProcess(w.Process))))
+		p.replace(tx, s, tx.Session(tx.Index(ByURL(w.URL))))
 		out.Displaced = p.bind(tx, w)
-		tx.PutIndex(byProcess(w.Process), w.Session)
-		tx.PutIndex(byClient(w.ClientID), w.Session)
-		tx.PutIndex(byURL(w.URL), w.Session)
+		tx.PutIndex(ByProcess(w.Process), w.Session)
+		tx.PutIndex(ByClient(w.ClientID), w.Session)
+		tx.PutIndex(ByURL(w.URL), w.Session)
 		for _, ns := range w.Namespaces {
 			tx.PutIndex("n:"+ns, "1")
 		}

@@ -9,37 +9,38 @@ import (
 
 	"pinboard"
 	"pinboard/internal/directory"
+	"pinboard/internal/ownership"
 )
 
-// stories prove single promises of directory.Store that traces reach rarely.
+// stories prove single promises of ownership.Store that traces reach rarely.
 func stories(t *testing.T, open func(t *testing.T) Rig) {
-	key := directory.Key{Env: directory.World, Namespace: ns, ID: "a"}
-	update := func(t *testing.T, r Rig, rule func(tx *directory.Tx) error) {
+	key := ownership.Key{Env: ownership.World, Namespace: ns, ID: "a"}
+	update := func(t *testing.T, r Rig, rule func(tx *ownership.Tx) error) {
 		t.Helper()
-		if err := r.Store().Update(bg, key.Bucket(r.Store().Buckets()), directory.Select{}, rule); err != nil {
+		if err := r.Store().Update(bg, key.Bucket(r.Store().Buckets()), ownership.Select{}, rule); err != nil {
 			t.Fatal(err)
 		}
 	}
 	t.Run("WhatIsWrittenIsRead", func(t *testing.T) {
 		r := open(t)
-		row := directory.Row{Kind: directory.Placed, Session: "AAAAAAAAAAAAAAAB", Epoch: 1 << 60, Nonce: directory.Nonce{1, 0, 255},
+		row := ownership.Row{Kind: ownership.Placed, Session: "AAAAAAAAAAAAAAAB", Epoch: 1 << 60, Nonce: ownership.Nonce{1, 0, 255},
 			Since: 7, Wind: 1_800_000_000_000_001, Claim: "h|%/é", Taken: 5, Tag: "tag \x00 %"}
-		s := directory.Session{Worker: &directory.Worker{Session: row.Session, Process: "p", ClientID: "c", Secret: "s", URL: "http://x", Namespaces: []string{ns},
+		s := ownership.Session{Worker: &ownership.Worker{Session: row.Session, Process: "p", ClientID: "c", Secret: "s", URL: "http://x", Namespaces: []string{ns},
 			Hostname: "h", Env: "e", Envs: map[string]string{ns: "f"}, Takeover: "deny", BindEpoch: 3, Owner: "o/k", Proven: true, Past: true, LeaseMs: 15000},
-			Lease: directory.Lease{Gen: "g", Until: 9, TTL: 8, At: 7, Headroom: -0.5, Beaten: true, Degraded: 7, Behind: []string{"x"}, Super: "z", SuperAt: -1, DrainAt: 4, Drain: true}}
-		o := []directory.Order{{MsgID: "0.m", Key: key, Epoch: 1<<53 + 1, Deadline: 12, Evict: true, Delivered: 2, Passed: 1}, {MsgID: "n", Key: key, Revoke: true}}
-		bk := directory.BindKey{Host: "a|b%", Namespace: ns}
-		update(t, r, func(tx *directory.Tx) error {
+			Lease: ownership.Lease{Gen: "g", Until: 9, TTL: 8, At: 7, Headroom: -0.5, Beaten: true, Degraded: 7, Behind: []string{"x"}, Super: "z", SuperAt: -1, DrainAt: 4, Drain: true}}
+		o := []ownership.Order{{MsgID: "0.m", Key: key, Epoch: 1<<53 + 1, Deadline: 12, Evict: true, Delivered: 2, Passed: 1}, {MsgID: "n", Key: key, Revoke: true}}
+		bk := ownership.BindKey{Host: "a|b%", Namespace: ns}
+		update(t, r, func(tx *ownership.Tx) error {
 			tx.PutRow(key, row)
 			tx.PutSession(s)
 			tx.PutOrders("p", o)
-			tx.PutBinding(bk, &directory.Binding{Env: "e", Epoch: 1 << 40, Wait: 3})
+			tx.PutBinding(bk, &ownership.Binding{Env: "e", Epoch: 1 << 40, Wait: 3})
 			tx.PutIndex("x:y", "z")
 			tx.Add("k", 41)
 			tx.Add("k", 1)
 			return nil
 		})
-		update(t, r, func(tx *directory.Tx) error {
+		update(t, r, func(tx *ownership.Tx) error {
 			if got := tx.Row(key); got == nil || *got != row {
 				t.Errorf("row %+v, want %+v", got, row)
 			}
@@ -49,25 +50,25 @@ func stories(t *testing.T, open func(t *testing.T) Rig) {
 			if got := tx.Orders("p"); fmt.Sprint(got) != fmt.Sprint(o) {
 				t.Errorf("orders %v, want %v", got, o)
 			}
-			if got := tx.Binding(bk); got == nil || *got != (directory.Binding{Env: "e", Epoch: 1 << 40, Wait: 3}) {
+			if got := tx.Binding(bk); got == nil || *got != (ownership.Binding{Env: "e", Epoch: 1 << 40, Wait: 3}) {
 				t.Errorf("binding %+v", got)
 			}
-			if tx.Index("x:y") != "z" || tx.Count("k") != 42 || tx.Count(directory.RowCount(directory.World, ns)) != 1 || len(tx.Roster()) != 1 {
-				t.Errorf("index %q counts %d %d roster %v", tx.Index("x:y"), tx.Count("k"), tx.Count(directory.RowCount(directory.World, ns)), tx.Roster())
+			if tx.Index("x:y") != "z" || tx.Count("k") != 42 || tx.Count(ownership.RowCount(ownership.World, ns)) != 1 || len(tx.Roster()) != 1 {
+				t.Errorf("index %q counts %d %d roster %v", tx.Index("x:y"), tx.Count("k"), tx.Count(ownership.RowCount(ownership.World, ns)), tx.Roster())
 			}
 			return nil
 		})
 	})
 	t.Run("AnErrorCommitsNothing", func(t *testing.T) {
 		r, no := open(t), errors.New("no")
-		err := r.Store().Update(bg, key.Bucket(r.Store().Buckets()), directory.Select{}, func(tx *directory.Tx) error {
-			tx.PutRow(key, directory.Row{Kind: directory.Held})
+		err := r.Store().Update(bg, key.Bucket(r.Store().Buckets()), ownership.Select{}, func(tx *ownership.Tx) error {
+			tx.PutRow(key, ownership.Row{Kind: ownership.Held})
 			return no
 		})
 		if err != no {
 			t.Fatalf("got %v", err)
 		}
-		update(t, r, func(tx *directory.Tx) error {
+		update(t, r, func(tx *ownership.Tx) error {
 			if tx.Row(key) != nil {
 				t.Error("the row was written")
 			}
@@ -79,11 +80,11 @@ func stories(t *testing.T, open func(t *testing.T) Rig) {
 		var last pinboard.Epoch
 		mint := func(seen pinboard.Epoch, k int) {
 			t.Helper()
-			var ms []*directory.Mint
-			update(t, r, func(tx *directory.Tx) error {
+			var ms []*ownership.Mint
+			update(t, r, func(tx *ownership.Tx) error {
 				ms = nil
 				for i := range k {
-					ms = append(ms, tx.MintRow(directory.Key{Env: "*", Namespace: ns, ID: fmt.Sprint("m", i)}, directory.Row{Kind: directory.Held}, seen))
+					ms = append(ms, tx.MintRow(ownership.Key{Env: "*", Namespace: ns, ID: fmt.Sprint("m", i)}, ownership.Row{Kind: ownership.Held}, seen))
 				}
 				return nil
 			})
@@ -95,7 +96,7 @@ func stories(t *testing.T, open func(t *testing.T) Rig) {
 			}
 		}
 		mint(0, 3)
-		update(t, r, func(tx *directory.Tx) error {
+		update(t, r, func(tx *ownership.Tx) error {
 			if last < pinboard.Epoch(tx.Now) {
 				t.Errorf("minted %d below the clock %d", last, tx.Now)
 			}
@@ -104,8 +105,8 @@ func stories(t *testing.T, open func(t *testing.T) Rig) {
 		})
 		last += 1000
 		mint(0, 1)
-		for _, leap := range []directory.Micros{1000, 1 << 33} {
-			update(t, r, func(tx *directory.Tx) error { tx.Out.Leap = leap; return nil })
+		for _, leap := range []ownership.Micros{1000, 1 << 33} {
+			update(t, r, func(tx *ownership.Tx) error { tx.Out.Leap = leap; return nil })
 			last += pinboard.Epoch(leap)
 			mint(0, 1)
 		}
@@ -114,12 +115,12 @@ func stories(t *testing.T, open func(t *testing.T) Rig) {
 	})
 	t.Run("AnEntryNamesItsEpoch", func(t *testing.T) {
 		r := open(t)
-		var m *directory.Mint
-		update(t, r, func(tx *directory.Tx) error {
-			tx.MintRow(directory.Key{Env: "*", Namespace: ns, ID: "other"}, directory.Row{Kind: directory.Held}, 0)
-			m = tx.MintRow(key, directory.Row{Kind: directory.Held}, 1<<53)
-			tx.Log(directory.Entry{Cause: "old", Epoch: 1<<60 + 1})
-			tx.Log(directory.Entry{Cause: "new", Mint: m})
+		var m *ownership.Mint
+		update(t, r, func(tx *ownership.Tx) error {
+			tx.MintRow(ownership.Key{Env: "*", Namespace: ns, ID: "other"}, ownership.Row{Kind: ownership.Held}, 0)
+			m = tx.MintRow(key, ownership.Row{Kind: ownership.Held}, 1<<53)
+			tx.Log(ownership.Entry{Cause: "old", Epoch: 1<<60 + 1})
+			tx.Log(ownership.Entry{Cause: "new", Mint: m})
 			return nil
 		})
 		got, err := r.Store().Entries(bg, key.Bucket(r.Store().Buckets()), 10)
@@ -132,9 +133,9 @@ func stories(t *testing.T, open func(t *testing.T) Rig) {
 	t.Run("TheRingIsCapped", func(t *testing.T) {
 		r := open(t)
 		for range 30 {
-			update(t, r, func(tx *directory.Tx) error {
+			update(t, r, func(tx *ownership.Tx) error {
 				for i := range 40 {
-					tx.Log(directory.Entry{Cause: fmt.Sprint(i), Epoch: 1<<53 + 1})
+					tx.Log(ownership.Entry{Cause: fmt.Sprint(i), Epoch: 1<<53 + 1})
 				}
 				return nil
 			})
@@ -163,9 +164,9 @@ func hits(t *testing.T, r Rig) {
 		t.Fatal(err)
 	}
 	k := first.Key
-	peek := func(session string) (directory.Peek, bool) {
+	peek := func(session string) (ownership.Peek, bool) {
 		t.Helper()
-		p, ok, err := r.Store().Peek(bg, k.Bucket(r.Store().Buckets()), directory.Hint{Key: k, Session: session})
+		p, ok, err := r.Store().Peek(bg, k.Bucket(r.Store().Buckets()), ownership.Hint{Key: k, Session: session})
 		if err != nil {
 			t.Fatal(err)
 		}

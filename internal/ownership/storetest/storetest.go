@@ -1,4 +1,4 @@
-// Package storetest proves a directory.Store. Every implementation runs Run:
+// Package storetest proves an ownership.Store. Every implementation runs Run:
 // stories of single promises, and random traces whose every answer is compared
 // with an executable specification (spec.go).
 package storetest
@@ -15,12 +15,13 @@ import (
 
 	"pinboard"
 	"pinboard/internal/directory"
+	"pinboard/internal/ownership"
 )
 
 // A Rig is one empty store whose time stands still until Advance moves the
 // store's clock and Now together.
 type Rig interface {
-	Store() directory.Store
+	Store() ownership.Store
 	Now() time.Time
 	Advance(time.Duration)
 	// NewServer replaces the server behind the store: another generation,
@@ -86,7 +87,7 @@ const ns = "/threads"
 var bg = context.Background()
 
 func process(name string) directory.Registration {
-	return directory.Registration{Headroom: 100, Worker: directory.Worker{
+	return directory.Registration{Headroom: 100, Worker: ownership.Worker{
 		ClientID: name, Secret: "secret of " + name, URL: "http://" + name + ":8000", Namespaces: []string{ns}, Owner: "o", Proven: true}}
 }
 
@@ -206,7 +207,7 @@ func (tr *trace) register(name string) {
 
 func (tr *trace) beat(name string) {
 	p := tr.spec.procs[name]
-	_, err := tr.node().Beat(bg, directory.Beat{Session: p.session, Owner: "o", Headroom: 100, Proof: directory.ProofOK, HasAcks: true})
+	_, err := tr.node().Beat(bg, ownership.Beat{Session: p.session, Headroom: 100, Proof: ownership.ProofOK, HasAcks: true})
 	tr.note("beat %s: %v", name, err)
 	renewed := tr.spec.beat(name)
 	if renewed != (err == nil) || err != nil && !errors.As(err, new(directory.Reregister)) {

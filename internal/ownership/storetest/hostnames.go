@@ -10,6 +10,7 @@ import (
 
 	"pinboard"
 	"pinboard/internal/directory"
+	"pinboard/internal/ownership"
 )
 
 // A hostTrace drives random deployments of hostname mode and holds every
@@ -134,7 +135,7 @@ func (tr *hostTrace) register(name string) {
 	tr.note("register %s %s=%s@%d holding %v: %v %v", w.ClientID, w.Hostname, w.Env, w.BindEpoch, p.holds, g.Duplicates, err)
 	b := tr.bindings[w.Hostname]
 	refused := b != nil && (w.BindEpoch < b.epoch || w.BindEpoch == b.epoch && b.env != w.Env)
-	if refused != errors.As(err, new(directory.Conflict)) || err != nil && !refused {
+	if refused != errors.As(err, new(ownership.Conflict)) || err != nil && !refused {
 		tr.fail("registration at %+v: %v, want a conflict %v", b, err, refused)
 	}
 	if err != nil {
@@ -157,7 +158,7 @@ func (tr *hostTrace) register(name string) {
 }
 
 func (tr *hostTrace) beat(p *hostProc) {
-	g, err := tr.d.Beat(bg, directory.Beat{Session: p.session, Owner: "o", Headroom: 100, Proof: directory.ProofOK, HasAcks: true})
+	g, err := tr.d.Beat(bg, ownership.Beat{Session: p.session, Headroom: 100, Proof: ownership.ProofOK, HasAcks: true})
 	tr.note("beat %s: %d messages, %v", p.reg.Worker.ClientID, len(g.Messages), err)
 	w := &p.reg.Worker
 	b := tr.bindings[w.Hostname]
@@ -240,7 +241,7 @@ func (tr *hostTrace) process(client string) *hostProc {
 			return o.proc
 		}
 	}
-	return &hostProc{reg: directory.Registration{Worker: directory.Worker{ClientID: client}}, holds: map[hostKey]pinboard.Epoch{}}
+	return &hostProc{reg: directory.Registration{Worker: ownership.Worker{ClientID: client}}, holds: map[hostKey]pinboard.Epoch{}}
 }
 
 func (tr *hostTrace) release(p *hostProc) {

@@ -1,4 +1,4 @@
-package directory
+package ownership
 
 import (
 	"strconv"
@@ -12,7 +12,7 @@ import (
 // with a row of another one. Outside that mode there is one World.
 
 // host is the canonical hostname that rules work with.
-func (p *Rules) host(h string) string {
+func (p *Rules) HostOf(h string) string {
 	if p.Hostnames {
 		return h
 	}
@@ -20,7 +20,7 @@ func (p *Rules) host(h string) string {
 }
 
 // bindKey names the binding behind a request.
-func (p *Rules) bindKey(host, ns string) BindKey {
+func (p *Rules) BindKeyOf(host, ns string) BindKey {
 	if !p.Hostnames {
 		return BindKey{}
 	}
@@ -28,11 +28,11 @@ func (p *Rules) bindKey(host, ns string) BindKey {
 }
 
 // env is the env of a request, and whether the namespace is known there.
-func (p *Rules) env(tx *Tx, host, ns string) (env string, known bool) {
+func (p *Rules) EnvAt(tx *Tx, host, ns string) (env string, known bool) {
 	if !p.Hostnames {
 		return World, tx.Index("n:"+ns) != ""
 	}
-	if b := tx.Binding(p.bindKey(host, ns)); bound(b) {
+	if b := tx.Binding(p.BindKeyOf(host, ns)); bound(b) {
 		return b.Env, true
 	}
 	return "", false
@@ -45,7 +45,7 @@ func (p *Rules) displaced(tx *Tx, host, ns string) bool {
 	if !p.Hostnames {
 		return false
 	}
-	b := tx.Binding(p.bindKey(host, ns))
+	b := tx.Binding(p.BindKeyOf(host, ns))
 	return b != nil && tx.Now < b.Wait
 }
 
@@ -113,7 +113,7 @@ func (p *Rules) bind(tx *Tx, w *Worker) (displacedAny bool) {
 // Settle starts the wait of the bindings that w displaced, after every bucket
 // has them (H1). It never ends a wait early.
 func (p *Rules) Settle(tx *Tx, w *Worker) {
-	p.begin(tx, 0)
+	p.Begin(tx, 0)
 	for _, ns := range w.Namespaces {
 		k := BindKey{w.Hostname, ns}
 		if b := tx.Binding(k); b != nil && b.Env == w.EnvOf(ns) && tx.Now < b.Wait {
@@ -178,7 +178,7 @@ func (p *Rules) claimed(tx *Tx, row *Row, since Micros, host string) bool {
 // new ids for one lease, as after a displacement: workers of the old env may
 // still serve.
 func (p *Rules) DeleteBinding(tx *Tx, k BindKey) bool {
-	p.begin(tx, 0)
+	p.Begin(tx, 0)
 	if !bound(tx.Binding(k)) {
 		return false
 	}

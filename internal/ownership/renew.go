@@ -1,4 +1,4 @@
-package directory
+package ownership
 
 import "time"
 
@@ -35,7 +35,7 @@ type Renewal struct {
 // Renew extends the lease of a session that still runs here; a lease that has
 // ended is never renewed (L3).
 func (p *Rules) Renew(tx *Tx, b Pulse) Renewal {
-	p.begin(tx, b.Longest)
+	p.Begin(tx, b.Longest)
 	s := tx.Session(b.Session)
 	if s == nil {
 		return Renewal{Standing: Lost, Reason: "unknown session", Now: tx.Now}
@@ -52,7 +52,7 @@ func (p *Rules) Renew(tx *Tx, b Pulse) Renewal {
 		s.Headroom, s.OwnDrain = b.Headroom, b.Draining
 		r.Messages = p.deliver(tx, s, b)
 	}
-	if s.Want && r.Standing == Renewed && p.mayOrder(&s.Lease, tx.Now) {
+	if s.Want && r.Standing == Renewed && p.MayOrder(&s.Lease, tx.Now) {
 		r.Standing, r.Reason = Due, "restatement wanted"
 	}
 	r.Worker, r.Lease = s.Worker, s.Lease
@@ -121,7 +121,7 @@ func (p *Rules) judge(tx *Tx, s *Session, b Pulse) (Standing, string) {
 }
 
 // mayOrder limits restate orders that clients could cause (L9).
-func (p *Rules) mayOrder(l *Lease, now Micros) bool {
+func (p *Rules) MayOrder(l *Lease, now Micros) bool {
 	return !l.Old && (l.Ordered == 0 || now >= l.Ordered+orderLeases*l.TTL)
 }
 
@@ -129,7 +129,7 @@ func (p *Rules) mayOrder(l *Lease, now Micros) bool {
 // nothing new is placed there and its refusals prove nothing (F3). caused
 // tells orders that clients can cause from those of L3, L6 and G2.
 func (p *Rules) MarkRestating(tx *Tx, session string, caused bool) {
-	p.begin(tx, 0)
+	p.Begin(tx, 0)
 	s := tx.Session(session)
 	if s == nil || s.Ended != 0 || s.Restating != 0 {
 		return
@@ -155,7 +155,7 @@ func (p *Rules) lapse(tx *Tx, session string) {
 
 // Want makes the session's next beat a restate order, within L9's limit.
 func (p *Rules) Want(tx *Tx, session string) {
-	p.begin(tx, 0)
+	p.Begin(tx, 0)
 	if s := tx.Session(session); s != nil && !s.Want && s.Restating == 0 {
 		s.Want = true
 		tx.PutSession(*s)
@@ -164,7 +164,7 @@ func (p *Rules) Want(tx *Tx, session string) {
 
 // SetDegraded sets and clears causes that forwards have shown.
 func (p *Rules) SetDegraded(tx *Tx, session string, set, clear Degrade) {
-	p.begin(tx, 0)
+	p.Begin(tx, 0)
 	s := tx.Session(session)
 	if s == nil {
 		return
@@ -182,7 +182,7 @@ func (p *Rules) SetDegraded(tx *Tx, session string, set, clear Degrade) {
 
 // SetDrain sets or ends the operator's drain of a session's process.
 func (p *Rules) SetDrain(tx *Tx, session string, on bool, deadline *time.Duration) bool {
-	p.begin(tx, 0)
+	p.Begin(tx, 0)
 	s := tx.Session(session)
 	if s == nil || s.Ended != 0 || s.Restated {
 		return false
@@ -197,7 +197,7 @@ func (p *Rules) SetDrain(tx *Tx, session string, on bool, deadline *time.Duratio
 
 // Eject stops renewing the session; its lease runs out.
 func (p *Rules) Eject(tx *Tx, session string) bool {
-	p.begin(tx, 0)
+	p.Begin(tx, 0)
 	s := tx.Session(session)
 	if s == nil || p.fate(tx, s) != running {
 		return false

@@ -1,10 +1,8 @@
-package directory
+package ownership
 
 import (
 	"strconv"
 	"time"
-
-	"pinboard"
 )
 
 const (
@@ -39,7 +37,7 @@ func dropKey(orders []Order, k Key) []Order {
 // WindDown orders one id to end by the deadline, floored once at one lease, or
 // (nil) revokes that. It reports whether the id was placed.
 func (p *Rules) WindDown(tx *Tx, k Key, deadline *time.Duration, msgID string) bool {
-	p.begin(tx, 0)
+	p.Begin(tx, 0)
 	row := tx.Row(k)
 	if row == nil || row.Kind != Placed {
 		return false
@@ -162,111 +160,4 @@ func (o *Order) message(now Micros) Message {
 		m.Deadline = &d
 	}
 	return m
-}
-
-// Collect drops the rows of ks that nobody can own or reclaim any more (R8)
-// and asks for restatements of closing rows that outstay four leases (R7).
-func (p *Rules) Collect(tx *Tx, ks []Key) (dropped int) {
-	p.begin(tx, 0)
-	for _, k := range ks {
-		row := tx.Row(k)
-		if row == nil {
-			continue
-		}
-		if p.spent(tx, row) {
-			tx.DropRow(k)
-			dropped++
-			continue
-		}
-		if row.Kind == Closing && tx.Now >= row.Made+orderLeases*tx.Meta.Longest {
-			if s := tx.Session(row.Session); s != nil && !s.Want && p.fate(tx, s) == running {
-				s.Want = true
-				tx.PutSession(*s)
-			}
-		}
-	}
-	return dropped
-}
-
-// spent reports a row that means nothing to anybody any more.
-func (p *Rules) spent(tx *Tx, row *Row) bool {
-	claim := func(since Micros) bool { return row.Claim != "" && tx.Now < since+tx.Meta.Longest }
-	if row.Kind == Held {
-		return tx.Now >= row.Until && !claim(row.Until)
-	}
-	s := tx.Session(row.Session)
-	if p.fate(tx, s) != dead {
-		return false
-	}
-	switch {
-	case s == nil:
-		return true
-	case s.Ended != 0, s.Restated:
-		return tx.Now >= freeAt(s) && !claim(freeAt(s))
-	case s.Gen != tx.Meta.Gen:
-		return tx.Now >= tx.Meta.Since+(graceLeases+1)*tx.Meta.Longest
-	}
-	return tx.Now >= s.Until+graceLeases*tx.Meta.Longest
-}
-
-// Forget drops session records that nothing can refer to any more, and their
-// index entries, at most n. Rows that still name them count as nobody's.
-func (p *Rules) Forget(tx *Tx, n int) (dropped int) {
-	p.begin(tx, 0)
-	for _, s := range tx.Roster() {
-		if dropped == n {
-			break
-		}
-		if p.fate(tx, &s) != dead || !p.forgettable(tx, &s) {
-			continue
-		}
-		w := s.Worker
-		tx.DropSession(w.Session)
-		for _, name := range []string{byProcess(w.Process), byClient(w.ClientID), byURL(w.URL)} {
-			if tx.Index(name) == w.Session {
-				tx.PutIndex(name, "")
-			}
-		}
-		if tx.Index(byProcess(w.Process)) == "" && len(tx.Orders(w.Process)) > 0 {
-			tx.PutOrders(w.Process, nil)
-		}
-		dropped++
-	}
-	return dropped
-}
-
-func (p *Rules) forgettable(tx *Tx, s *Session) bool {
-	at := max(s.Until, s.Ended, s.Hold)
-	if s.Gen != tx.Meta.Gen {
-		at = tx.Meta.Since + tx.Meta.Longest
-	}
-	return tx.Now >= at+graceLeases*tx.Meta.Longest
-}
-
-// Caller proves an instance's identity: session, secret and that a session of
-// the same process owns the calling id (product.md section 5). equal compares
-// secrets in constant time.
-func (p *Rules) Caller(tx *Tx, q Query, session, secret string, equal func(a, b string) bool) (string, *pinboard.Refusal) {
-	p.begin(tx, 0)
-	s := tx.Session(session)
-	if s == nil || !equal(s.Worker.Secret, secret) {
-		return "", pinboard.InvalidSessionSecret
-	}
-	recent := s.Restating != 0 && tx.Now < max(s.Until, s.Restating)+tx.Meta.Longest
-	if p.fate(tx, s) != running && !recent || s.Super != "" {
-		return "", pinboard.InvalidSessionSecret
-	}
-	env, known := p.env(tx, q.Host, q.NS)
-	if !known {
-		return "", pinboard.CallerMismatch
-	}
-	row := tx.Row(Key{Env: env, Namespace: q.NS, ID: q.ID})
-	if row == nil || row.Kind != Placed {
-		return "", pinboard.CallerMismatch
-	}
-	owner := tx.Session(row.Session)
-	if p.fate(tx, owner) != running || owner.Worker.Process != s.Worker.Process {
-		return "", pinboard.CallerMismatch
-	}
-	return row.Session, nil
 }

@@ -1,4 +1,4 @@
-package directory
+package ownership
 
 import (
 	"strings"

@@ -1,4 +1,4 @@
-package directory
+package ownership
 
 import (
 	"pinboard"
@@ -28,8 +28,8 @@ type Found struct {
 // Order of refusals: product.md sections 1, 2 and 4. A hit on an unconfirmed
 // row confirms it, except for the request that created it (R2, R6).
 func (p *Rules) Lookup(tx *Tx, q Query) (Found, *pinboard.Refusal) {
-	p.begin(tx, 0)
-	env, known := p.env(tx, q.Host, q.NS)
+	p.Begin(tx, 0)
+	env, known := p.EnvAt(tx, q.Host, q.NS)
 	f := Found{Key: Key{Env: env, Namespace: q.NS, ID: q.ID}, Now: tx.Now}
 	vacancy := func() (Found, *pinboard.Refusal) {
 		switch {
@@ -107,35 +107,4 @@ func (p *Rules) serve(tx *Tx, f *Found, row *Row, s *Session, q Query) *pinboard
 	}
 	f.Row = *row
 	return nil
-}
-
-// Place gives a vacant id to the session of that id, unconfirmed and marked
-// with q.Nonce. Everything is judged again: if somebody else has placed it
-// meanwhile the result is that owner; if the session may not have it, ok is
-// false and the caller picks another. The epoch is in the Mint.
-func (p *Rules) Place(tx *Tx, q Query, session string, seen pinboard.Epoch) (f Found, m *Mint, ok bool, refusal *pinboard.Refusal) {
-	f, refusal = p.Lookup(tx, q)
-	if refusal != nil || !f.Vacant {
-		return f, nil, true, refusal
-	}
-	s := tx.Session(session)
-	if !p.placeable(tx, s, q.Host, f.Key.Env, q.NS) {
-		return f, nil, false, nil
-	}
-	if f.Row.Session != "" {
-		p.lapse(tx, f.Row.Session)
-	}
-	row := Row{Kind: Placed, Session: session, Nonce: q.Nonce}
-	if f.Row.Claim != "" && f.Row.Claim == q.Host {
-		row.Taken = tx.Now
-	}
-	cause := "placed"
-	if f.Row.Session != "" {
-		cause = "moved" // from an owner whose lease is over
-	}
-	m = tx.MintRow(f.Key, row, seen)
-	tx.Add(PlaceCount(session), 1)
-	tx.Log(Entry{Cause: cause, Key: f.Key.String(), Session: session, Node: p.Node, Mint: m})
-	f.Row, f.Session = row, *s
-	return f, m, true, nil
 }

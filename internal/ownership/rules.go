@@ -1,4 +1,4 @@
-package directory
+package ownership
 
 import (
 	"strconv"
@@ -29,12 +29,12 @@ const (
 )
 
 // margin is the lease a worker must have left to get a new id.
-func margin(ttl Micros) Micros { return min(maxMargin, ttl/3) }
+func Margin(ttl Micros) Micros { return min(maxMargin, ttl/3) }
 
 // begin opens every rule: a server that this bucket has not seen begins a new
 // generation, which is cold for the longest lease and mints above anything an
 // earlier one can have minted in it (G1, G2, G5, R1).
-func (p *Rules) begin(tx *Tx, longest Micros) {
+func (p *Rules) Begin(tx *Tx, longest Micros) {
 	m := tx.Meta
 	longest = max(longest, m.Longest, p.Lease+p.Slack)
 	if p.Longest != nil {
@@ -71,12 +71,9 @@ func ServerOf(gen string) string {
 // cold reports that the bucket places nothing new yet.
 func (p *Rules) cold(tx *Tx) bool { return tx.Now < tx.Meta.Cold }
 
-// Touch opens bucket for this node; longest is the longest lease it knows of.
-func (p *Rules) Touch(tx *Tx, longest Micros) { p.begin(tx, longest) }
-
 // Chill makes the bucket cold for its longest lease: the store's clock stepped (G4).
 func (p *Rules) Chill(tx *Tx) {
-	p.begin(tx, 0)
+	p.Begin(tx, 0)
 	m := tx.Meta
 	m.Cold = max(m.Cold, tx.Now+m.Longest+p.Lag)
 	tx.PutMeta(m)
@@ -130,8 +127,8 @@ func (s *Session) Forwardable(gen string) bool {
 // placeable reports that s may get a new id under ns for host in env, with
 // enough lease left at commit.
 func (p *Rules) placeable(tx *Tx, s *Session, host, env, ns string) bool {
-	return s != nil && s.Eligible(tx.Meta.Gen) && s.Worker.serves(host, env, ns) &&
-		tx.Before(s.Until-p.Slack-margin(s.TTL))
+	return s != nil && s.Eligible(tx.Meta.Gen) && s.Worker.Serves(host, env, ns) &&
+		tx.Before(s.Until-p.Slack-Margin(s.TTL))
 }
 
 // Eligible reports everything about s that new ids need, except time and namespace.
@@ -148,7 +145,8 @@ func (w *Worker) EnvOf(ns string) string {
 	return w.Env
 }
 
-func (w *Worker) serves(host, env, ns string) bool {
+// Serves reports that the worker shows env under ns to host.
+func (w *Worker) Serves(host, env, ns string) bool {
 	if w.Hostname != host || w.EnvOf(ns) != env {
 		return false
 	}

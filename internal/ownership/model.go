@@ -1,4 +1,4 @@
-package directory
+package ownership
 
 import (
 	"pinboard"
@@ -83,6 +83,28 @@ type Lease struct {
 	Ended     Micros   // deregistered
 	Super     string   // env that displaced its last binding (H2), "" none
 	SuperAt   int64    // that binding's epoch
+}
+
+// A Worker is the immutable part of one accepted session. Values are shared:
+// never modify one.
+type Worker struct {
+	Session    string // session id: opaque, also the attestation audience
+	Process    string // digest of clientId and secret; all sessions of one process share it
+	ClientID   string
+	Secret     string // keys probes and attestations; never shown
+	URL        string // advertise URL without trailing "/"
+	Namespaces []string
+	Hostname   string            // "*" outside hostname mode
+	Env        string            // default env of its namespaces, "*" outside hostname mode
+	Envs       map[string]string // per-namespace override
+	Takeover   string            // "wind_down" or "deny"
+	BindEpoch  int64             // binding epoch, 0 when the worker sent none
+	Owner      string            // token that registered it: provider id + "/" + key name
+	Proven     bool              // registered with a challenge that was proved
+	PathInURL  bool              // dialect D1-D4.1: the URL already ends in the namespace
+	SendSecret bool              // dialect D1-D4: forwards carry the worker's secret
+	Past       bool              // the process was known before: placeable after its first beat (L5)
+	LeaseMs    int64             // lease granted at registration, milliseconds
 }
 
 // A Session is one accepted registration as a bucket knows it.

@@ -1,0 +1,80 @@
+package ownership
+
+// Collect drops the rows of ks that nobody can own or reclaim any more (R8)
+// and asks for restatements of closing rows that outstay four leases (R7).
+func (p *Rules) Collect(tx *Tx, ks []Key) (dropped int) {
+	p.Begin(tx, 0)
+	for _, k := range ks {
+		row := tx.Row(k)
+		if row == nil {
+			continue
+		}
+		if p.spent(tx, row) {
+			tx.DropRow(k)
+			dropped++
+			continue
+		}
+		if row.Kind == Closing && tx.Now >= row.Made+orderLeases*tx.Meta.Longest {
+			if s := tx.Session(row.Session); s != nil && !s.Want && p.fate(tx, s) == running {
+				s.Want = true
+				tx.PutSession(*s)
+			}
+		}
+	}
+	return dropped
+}
+
+// spent reports a row that means nothing to anybody any more.
+func (p *Rules) spent(tx *Tx, row *Row) bool {
+	claim := func(since Micros) bool { return row.Claim != "" && tx.Now < since+tx.Meta.Longest }
+	if row.Kind == Held {
+		return tx.Now >= row.Until && !claim(row.Until)
+	}
+	s := tx.Session(row.Session)
+	if p.fate(tx, s) != dead {
+		return false
+	}
+	switch {
+	case s == nil:
+		return true
+	case s.Ended != 0, s.Restated:
+		return tx.Now >= freeAt(s) && !claim(freeAt(s))
+	case s.Gen != tx.Meta.Gen:
+		return tx.Now >= tx.Meta.Since+(graceLeases+1)*tx.Meta.Longest
+	}
+	return tx.Now >= s.Until+graceLeases*tx.Meta.Longest
+}
+
+// Forget drops session records that nothing can refer to any more, and their
+// index entries, at most n. Rows that still name them count as nobody's.
+func (p *Rules) Forget(tx *Tx, n int) (dropped int) {
+	p.Begin(tx, 0)
+	for _, s := range tx.Roster() {
+		if dropped == n {
+			break
+		}
+		if p.fate(tx, &s) != dead || !p.forgettable(tx, &s) {
+			continue
+		}
+		w := s.Worker
+		tx.DropSession(w.Session)
+		for _, name := range []string{ByProcess(w.Process), ByClient(w.ClientID), ByURL(w.URL)} {
+			if tx.Index(name) == w.Session {
+				tx.PutIndex(name, "")
+			}
+		}
+		if tx.Index(ByProcess(w.Process)) == "" && len(tx.Orders(w.Process)) > 0 {
+			tx.PutOrders(w.Process, nil)
+		}
+		dropped++
+	}
+	return dropped
+}
+
+func (p *Rules) forgettable(tx *Tx, s *Session) bool {
+	at := max(s.Until, s.Ended, s.Hold)
+	if s.Gen != tx.Meta.Gen {
+		at = tx.Meta.Since + tx.Meta.Longest
+	}
+	return tx.Now >= at+graceLeases*tx.Meta.Longest
+}
