@@ -230,7 +230,7 @@ func (n *node) minted(token []byte) bool {
 	return attest.Ours(token, func(session string) (string, bool) {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()
-		w, err := in.directory.Session(ctx, session)
+		w, err := in.directory.WorkerOf(ctx, session)
 		if w == nil {
 			return "", false
 		}

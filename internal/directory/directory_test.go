@@ -12,6 +12,7 @@ import (
 	"pinboard/internal/directory"
 	"pinboard/internal/memstore"
 	"pinboard/internal/ownership"
+	"pinboard/internal/ownership/storetest"
 )
 
 // A world is one store under a clock that only moves when told, and nodes on it.
@@ -35,7 +36,7 @@ func newWorld(t *testing.T, nodes int, tweak ...func(*directory.Options)) *world
 	for i := range nodes {
 		seed := uint64(i + 1)
 		r := rand.New(rand.NewPCG(seed, 99))
-		o := directory.Options{Store: w.store, Lease: lease, Node: fmt.Sprint("n", i),
+		o := directory.Options{Store: storetest.Audited(w.store, func(err error) { t.Error(err) }), Lease: lease, Node: fmt.Sprint("n", i),
 			Now: func() time.Time { return w.now }, Rand: rand.NewPCG(seed, 1),
 			Secrets: func(n int) []byte {
 				b := make([]byte, n)

@@ -81,7 +81,7 @@ func (d *Directory) livingSessions(ctx context.Context) (map[string]bool, error)
 	live := make(map[string]bool, len(r.sessions))
 	for i := range r.sessions {
 		s := &r.sessions[i]
-		live[s.Worker.Session] = s.Forwardable(r.gen) && now < s.Until
+		live[s.Worker.Session] = d.rules.Fitness(s, r.gen, now).Forwards()
 	}
 	return live, nil
 }

@@ -115,7 +115,7 @@ func (d *Directory) placement(f *ownership.Found, sent time.Time, epoch pinboard
 	return Placement{
 		Key: f.Key, Worker: s.Worker, Epoch: epoch,
 		Fresh: f.Row.Nonce != ownership.Nonce{} && f.Row.Nonce == nonce, Nonce: nonce,
-		Settling: s.Restating != 0 || f.Now-s.At < youngSession.Microseconds(),
+		Settling: s.Asked != 0 || f.Now-s.At < youngSession.Microseconds(),
 		Draining: s.OwnDrain || s.Drain,
 		Sent:     sent,
 		Deadline: sent.Add(time.Duration(s.Until-f.Now) * time.Microsecond),

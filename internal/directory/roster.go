@@ -146,7 +146,7 @@ func (d *Directory) candidates(ctx context.Context, b int, host, env, ns string,
 	for i := range r.sessions {
 		s := &r.sessions[i]
 		id := s.Worker.Session
-		if s.Eligible(r.gen) && s.Worker.Serves(host, env, ns) && now < s.Until-d.rules.Slack-ownership.Margin(s.TTL) && !slices.Contains(avoid, id) {
+		if d.rules.Fitness(s, r.gen, now).Places() && s.Worker.Serves(host, env, ns) && !slices.Contains(avoid, id) {
 			cs = append(cs, pick.Candidate{Session: id, Process: s.Worker.Process, Headroom: s.Headroom})
 		}
 	}

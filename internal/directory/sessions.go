@@ -39,7 +39,7 @@ func (d *Directory) Register(ctx context.Context, reg *Registration) (Grant, err
 		return err
 	})
 	if err == nil {
-		err = d.settle(ctx, &w, grants)
+		err = d.beginWaits(ctx, &w, grants)
 	}
 	if err != nil {
 		return Grant{}, joined(err)
@@ -168,8 +168,8 @@ func (d *Directory) enrol(ctx context.Context, b int, e ownership.Enrol, claims 
 	return last, dups, nil
 }
 
-// settle starts the wait of displaced bindings once every bucket has them (H1).
-func (d *Directory) settle(ctx context.Context, w *ownership.Worker, grants []ownership.Enrolled) error {
+// beginWaits starts the wait of displaced bindings once every bucket has them (H1).
+func (d *Directory) beginWaits(ctx context.Context, w *ownership.Worker, grants []ownership.Enrolled) error {
 	changed := false
 	for _, g := range grants {
 		changed = changed || g.Displaced
@@ -179,16 +179,16 @@ func (d *Directory) settle(ctx context.Context, w *ownership.Worker, grants []ow
 	}
 	return d.each(func(b int) error {
 		return d.o.Store.Update(ctx, b, enrolSelect(w, nil, ""), func(tx *ownership.Tx) error {
-			d.rules.Settle(tx, w)
+			d.rules.BeginWait(tx, w)
 			return nil
 		})
 	})
 }
 
-// Session returns the worker behind a session id, for the proof that comes
+// WorkerOf returns the worker behind a session id, for the proof that comes
 // with a beat and for the check whose token it is. An unknown session is
 // Reregister; a deregistered one is Gone.
-func (d *Directory) Session(ctx context.Context, sid string) (*ownership.Worker, error) {
+func (d *Directory) WorkerOf(ctx context.Context, sid string) (*ownership.Worker, error) {
 	var s *ownership.Session
 	b := ownership.Key{ID: sid}.Bucket(d.n)
 	err := d.o.Store.Update(ctx, b, ownership.Select{Sessions: []string{sid}}, func(tx *ownership.Tx) error {
@@ -201,7 +201,7 @@ func (d *Directory) Session(ctx context.Context, sid string) (*ownership.Worker,
 		return nil, joined(err)
 	case s == nil:
 		return nil, Reregister{"unknown session"}
-	case s.Ended != 0:
+	case s.Phase == ownership.Ended:
 		return s.Worker, Gone{}
 	}
 	return s.Worker, nil
@@ -241,7 +241,7 @@ func (d *Directory) Beat(ctx context.Context, b ownership.Beat) (Grant, error) {
 	}
 	g.Draining, g.DrainLeft = worst.Lease.Drain, drainLeft(worst.Lease.DrainAt, worst.Now)
 	if worst.Standing == ownership.Renewed && placed > d.o.PlaceLimit && d.rules.MayOrder(&worst.Lease, worst.Now) {
-		worst.Standing, worst.Reason = ownership.Due, "more than "+strconv.FormatInt(d.o.PlaceLimit, 10)+" placements since the last restatement"
+		worst.Standing, worst.Reason = ownership.RestateDue, "more than "+strconv.FormatInt(d.o.PlaceLimit, 10)+" placements since the last restatement"
 	}
 	return g, d.answer(ctx, b.Session, worst)
 }
@@ -255,7 +255,7 @@ func (d *Directory) answer(ctx context.Context, session string, r ownership.Rene
 	case ownership.Over:
 		return Gone{}
 	case ownership.Ousted:
-		return Superseded{r.Lease.Super, r.Lease.SuperAt}
+		return Superseded{r.Lease.DisplacedBy, r.Lease.DisplacedAt}
 	case ownership.Unrenewed:
 		if r.Lease.Ejected {
 			// A bucket that missed the order would go on renewing; one that
@@ -266,7 +266,7 @@ func (d *Directory) answer(ctx context.Context, session string, r ownership.Rene
 	}
 	err := d.each(func(b int) error {
 		return d.o.Store.Update(ctx, b, ownership.Select{Sessions: []string{session}}, func(tx *ownership.Tx) error {
-			d.rules.MarkRestating(tx, session, r.Standing == ownership.Due)
+			d.rules.MarkRestating(tx, session, r.Standing == ownership.RestateDue)
 			return nil
 		})
 	})

@@ -31,7 +31,7 @@ func (d *Directory) Workers(ctx context.Context, after string, limit int) (ws []
 			next = ws[limit-1].SessionID
 			break
 		}
-		ws = append(ws, info(&list[i], gen, now))
+		ws = append(ws, d.info(&list[i], gen, now))
 	}
 	return ws, next, d.countPlaced(ctx, ws)
 }
@@ -71,11 +71,11 @@ func (d *Directory) counts(ctx context.Context, names []string) ([]int64, error)
 }
 
 // info is a session as operators see it.
-func info(s *ownership.Session, gen string, now ownership.Micros) WorkerInfo {
-	w := s.Worker
+func (d *Directory) info(s *ownership.Session, gen string, now ownership.Micros) WorkerInfo {
+	w, fit := s.Worker, d.rules.Fitness(s, gen, now)
 	in := WorkerInfo{
 		ClientID: w.ClientID, SessionID: w.Session, AdvertiseURL: w.URL, Namespaces: w.Namespaces,
-		Draining: s.Drain || s.OwnDrain, OwnDraining: s.OwnDrain, Degraded: s.Degraded.String(), State: s.State(gen, now),
+		Draining: fit.Drains(), OwnDraining: s.OwnDrain, Degraded: s.Degraded.String(), State: fit.State(),
 		Headroom: s.Headroom, LeaseLeftMs: max(0, (s.Until-now)/1000), RegisteredFor: max(0, (now-s.At)/1000), Owner: w.Owner,
 	}
 	if w.Hostname != ownership.World {
@@ -211,32 +211,41 @@ func (d *Directory) Health(ctx context.Context) (Health, error) {
 // LiveWorkers counts workers whose lease runs, from the node's list of at most
 // a second's age.
 func (d *Directory) LiveWorkers(ctx context.Context) (n int, err error) {
-	states, err := d.WorkerStates(ctx)
-	return states["live"] + states["restating"], err
+	err = d.eachFitness(ctx, func(f ownership.Fitness) {
+		if f.Live() {
+			n++
+		}
+	})
+	return n, err
 }
 
 // WorkerStates counts workers by state, for metrics.
 func (d *Directory) WorkerStates(ctx context.Context) (map[string]int, error) {
+	out := map[string]int{}
+	err := d.eachFitness(ctx, func(f ownership.Fitness) {
+		state := f.State()
+		out[state]++
+		switch {
+		case state == "live" && f.Degraded():
+			out["degraded"]++
+		case state == "live" && f.Drains():
+			out["draining"]++
+		}
+	})
+	return out, err
+}
+
+// eachFitness judges every session on the node's list of at most a second's age.
+func (d *Directory) eachFitness(ctx context.Context, do func(ownership.Fitness)) error {
 	if err := d.recent(ctx); err != nil {
-		return nil, joined(err)
+		return joined(err)
 	}
 	r := &d.roster
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	now := r.now + d.o.Now().Sub(r.read).Microseconds()
-	out := map[string]int{}
 	for i := range r.sessions {
-		s := &r.sessions[i]
-		switch state := s.State(r.gen, now); {
-		case state == "live" && s.Degraded != 0:
-			out["degraded"]++
-			out["live"]++
-		case state == "live" && (s.Drain || s.OwnDrain):
-			out["draining"]++
-			out["live"]++
-		default:
-			out[state]++
-		}
+		do(d.rules.Fitness(&r.sessions[i], r.gen, now))
 	}
-	return out, nil
+	return nil
 }

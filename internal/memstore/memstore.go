@@ -246,7 +246,7 @@ func (s *Store) Peek(ctx context.Context, n int, h ownership.Hint) (ownership.Pe
 		Until:    sent.Add(time.Duration(l.Until-now) * time.Microsecond),
 		Age:      time.Duration(now-l.At) * time.Microsecond,
 		Draining: l.OwnDrain || l.Drain,
-		Settling: l.Restating != 0,
+		Settling: l.Asked != 0,
 	}, true, nil
 }
 

@@ -11,8 +11,8 @@ func (p *Rules) Caller(tx *Tx, q Query, session, secret string, equal func(a, b 
 	if s == nil || !equal(s.Worker.Secret, secret) {
 		return "", pinboard.InvalidSessionSecret
 	}
-	recent := s.Restating != 0 && tx.Now < max(s.Until, s.Restating)+tx.Meta.Longest
-	if p.fate(tx, s) != running && !recent || s.Super != "" {
+	recent := s.Asked != 0 && tx.Now < max(s.Until, s.Asked)+tx.Meta.Longest
+	if p.fate(tx, s) != running && !recent || s.DisplacedBy != "" {
 		return "", pinboard.InvalidSessionSecret
 	}
 	env, known := p.EnvAt(tx, q.Host, q.NS)

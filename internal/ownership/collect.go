@@ -15,8 +15,7 @@ func (p *Rules) Collect(tx *Tx, ks []Key) (dropped int) {
 			continue
 		}
 		if row.Kind == Closing && tx.Now >= row.Made+orderLeases*tx.Meta.Longest {
-			if s := tx.Session(row.Session); s != nil && !s.Want && p.fate(tx, s) == running {
-				s.Want = true
+			if s := tx.Session(row.Session); p.fate(tx, s) == running && s.due() {
 				tx.PutSession(*s)
 			}
 		}
@@ -37,7 +36,7 @@ func (p *Rules) spent(tx *Tx, row *Row) bool {
 	switch {
 	case s == nil:
 		return true
-	case s.Ended != 0, s.Restated:
+	case s.over():
 		return tx.Now >= freeAt(s) && !claim(freeAt(s))
 	case s.Gen != tx.Meta.Gen:
 		return tx.Now >= tx.Meta.Since+(graceLeases+1)*tx.Meta.Longest
@@ -72,7 +71,7 @@ func (p *Rules) Forget(tx *Tx, n int) (dropped int) {
 }
 
 func (p *Rules) forgettable(tx *Tx, s *Session) bool {
-	at := max(s.Until, s.Ended, s.Hold)
+	at := max(s.Until, s.Free)
 	if s.Gen != tx.Meta.Gen {
 		at = tx.Meta.Since + tx.Meta.Longest
 	}

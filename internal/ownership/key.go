@@ -11,11 +11,12 @@ import (
 // World is the env and hostname of everything outside hostname mode.
 const World = "*"
 
-// A Key names a row: an id under a namespace in one env.
+// A Key names a row: an id under a namespace in one env. The JSON names are
+// stored bytes (in orders).
 type Key struct {
-	Env       string
-	Namespace string
-	ID        string
+	Env       string `json:"env"`
+	Namespace string `json:"ns"`
+	ID        string `json:"id"`
 }
 
 // Bucket is the key's share of a store of n buckets. The env does not count,

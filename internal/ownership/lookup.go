@@ -80,22 +80,21 @@ func (p *Rules) Lookup(tx *Tx, q Query) (Found, *pinboard.Refusal) {
 }
 
 // serve judges a row whose owner's lease runs.
-func (p *Rules) serve(tx *Tx, f *Found, row *Row, s *Session, q Query) *pinboard.Refusal {
+func (p *Rules) serve(tx *Tx, found *Found, row *Row, s *Session, q Query) *pinboard.Refusal {
 	if row.Kind == Closing {
-		if tx.Now >= row.Made+orderLeases*tx.Meta.Longest && !s.Want {
-			s.Want = true
+		if tx.Now >= row.Made+orderLeases*tx.Meta.Longest && s.due() {
 			tx.PutSession(*s)
 		}
 		return pinboard.WindingDown
 	}
-	switch {
-	case s.Replaced != "" || s.Super != "":
+	switch f := s.standing(tx.Meta.Gen); {
+	case f&(IsReplaced|IsSuperseded) != 0:
 		return pinboard.OwnerReplaced
-	case s.Successor != "":
+	case f&IsSucceeded != 0:
 		return pinboard.WorkerNotReady
 	case s.Worker.Hostname != q.Host:
-		return p.foreign(tx, f.Key, row, s, q.Host, q.MsgID)
-	case s.Degraded&ProofsRefused != 0:
+		return p.foreign(tx, found.Key, row, s, q.Host, q.MsgID)
+	case f&IsRefusing != 0:
 		return pinboard.WorkerNotReady
 	case row.Wind != 0 && !tx.Before(row.Wind):
 		return pinboard.WindingDown
@@ -103,8 +102,8 @@ func (p *Rules) serve(tx *Tx, f *Found, row *Row, s *Session, q Query) *pinboard
 	mine := row.Nonce != Nonce{} && row.Nonce == q.Nonce
 	if !mine && (row.Nonce != Nonce{} || row.Since != 0) {
 		row.Nonce, row.Since = Nonce{}, 0
-		tx.PutRow(f.Key, *row)
+		tx.PutRow(found.Key, *row)
 	}
-	f.Row = *row
+	found.Row = *row
 	return nil
 }

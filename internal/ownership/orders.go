@@ -18,7 +18,7 @@ func (p *Rules) wind(tx *Tx, k Key, row *Row, s *Session, deadline Micros, msgID
 	orders := dropKey(tx.Orders(s.Worker.Process), k)
 	orders = append(orders, Order{MsgID: tag(tx.Bucket, msgID), Key: k, Epoch: row.Epoch, Deadline: deadline})
 	tx.PutOrders(s.Worker.Process, orders)
-	tx.Log(Entry{Cause: "wind-down", Key: k.String(), Session: row.Session, Epoch: row.Epoch, Node: p.Node})
+	tx.Log(Entry{Cause: WindDownOrdered, Key: k.String(), Session: row.Session, Epoch: row.Epoch, Node: p.Node})
 }
 
 // tag makes a message id name its bucket, so that an ack finds it again.
@@ -58,7 +58,7 @@ func (p *Rules) WindDown(tx *Tx, k Key, deadline *time.Duration, msgID string) b
 	orders := dropKey(tx.Orders(s.Worker.Process), k)
 	orders = append(orders, Order{MsgID: tag(tx.Bucket, msgID), Key: k, Epoch: row.Epoch, Revoke: true})
 	tx.PutOrders(s.Worker.Process, orders)
-	tx.Log(Entry{Cause: "wind-down revoked", Key: k.String(), Session: row.Session, Epoch: row.Epoch, Node: p.Node})
+	tx.Log(Entry{Cause: WindDownRevoked, Key: k.String(), Session: row.Session, Epoch: row.Epoch, Node: p.Node})
 	return true
 }
 
@@ -143,7 +143,7 @@ func (p *Rules) open(tx *Tx, s *Session, o *Order) bool {
 		o.MsgID += "!"
 	}
 	if tx.Now >= o.Deadline+orderLeases*tx.Meta.Longest {
-		s.Want = true
+		s.due()
 	}
 	return true
 }

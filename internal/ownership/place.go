@@ -22,9 +22,9 @@ func (p *Rules) Place(tx *Tx, q Query, session string, seen pinboard.Epoch) (f F
 	if f.Row.Claim != "" && f.Row.Claim == q.Host {
 		row.Taken = tx.Now
 	}
-	cause := "placed"
+	cause := WasPlaced
 	if f.Row.Session != "" {
-		cause = "moved" // from an owner whose lease is over
+		cause = Moved // from an owner whose lease is over
 	}
 	m = tx.MintRow(f.Key, row, seen)
 	tx.Add(PlaceCount(session), 1)

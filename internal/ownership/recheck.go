@@ -19,7 +19,7 @@ func (p *Rules) Recheck(tx *Tx, k Key, process string) Sighting {
 		return Sighting{Gone: true}
 	}
 	s := tx.Session(row.Session)
-	if s == nil || s.Worker.Process != process || s.Ended != 0 || s.Restated {
+	if s == nil || s.Worker.Process != process || s.over() {
 		return Sighting{Gone: true}
 	}
 	if s.Gen != tx.Meta.Gen {

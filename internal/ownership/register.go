@@ -67,7 +67,7 @@ type Enrolled struct {
 	Drain      bool
 	DrainAt    Micros
 	Now        Micros
-	Displaced  bool // bindings changed: Settle once every bucket has them
+	Displaced  bool // bindings changed: BeginWait once every bucket has them
 	Moved      int
 }
 
@@ -91,9 +91,9 @@ func (p *Rules) Register(tx *Tx, e *Enrol) (Enrolled, error) {
 	}
 	tx.PutSession(*s)
 	out.Drain, out.DrainAt = s.Drain, s.DrainAt
-	tx.Log(Entry{Cause: "registered", Session: s.Worker.Session, Count: out.Moved, Node: p.Node})
+	tx.Log(Entry{Cause: Registered, Session: s.Worker.Session, Count: out.Moved, Node: p.Node})
 	if n := len(out.Duplicates); n > 0 {
-		tx.Log(Entry{Cause: "duplicates", Session: s.Worker.Session, Count: n, Node: p.Node})
+		tx.Log(Entry{Cause: Duplicates, Session: s.Worker.Session, Count: n, Node: p.Node})
 	}
 	return out, nil
 }
@@ -119,7 +119,7 @@ func (p *Rules) enlist(tx *Tx, e *Enrol, out *Enrolled) *Session {
 		p.carryOrders(tx, w)
 	}
 	s.Gen, s.Headroom, s.OwnDrain = tx.Meta.Gen, e.Headroom, e.Draining
-	s.Old = s.Old && e.Prev == "" // prevSessionId is newer than the dialects that abort
+	s.Aborts = s.Aborts && e.Prev == "" // prevSessionId is newer than the dialects that abort
 	s.Until = max(s.Until, tx.Now+p.Lease+p.Slack)
 	return s
 }
@@ -130,9 +130,8 @@ func (p *Rules) succeed(tx *Tx, s *Session, prior *Session) {
 	if prior == nil || prior.Worker.Session == s.Worker.Session {
 		return
 	}
-	s.Acks, s.Old, s.Ordered, s.Drain, s.DrainAt = prior.Acks, prior.Old, prior.Ordered, prior.Drain, prior.DrainAt
-	s.Behind = append([]string{prior.Worker.Session}, prior.Behind...)
-	prior.Successor, prior.Behind = s.Worker.Session, nil
+	s.Acks, s.Aborts, s.Ordered, s.Drain, s.DrainAt = prior.Acks, prior.Aborts, prior.Ordered, prior.Drain, prior.DrainAt
+	s.Behind = append([]string{prior.Worker.Session}, prior.succeed(s.Worker.Session)...)
 	tx.PutSession(*prior)
 }
 
@@ -142,9 +141,9 @@ func (p *Rules) replace(tx *Tx, s *Session, old *Session) {
 	if old == nil || old.Worker.Process == s.Worker.Process || p.fate(tx, old) != running {
 		return
 	}
-	old.Replaced = s.Worker.Session
+	old.ReplacedBy = s.Worker.Session
 	tx.PutSession(*old)
-	tx.Log(Entry{Cause: "replaced", Session: old.Worker.Session, Node: p.Node})
+	tx.Log(Entry{Cause: Replaced, Session: old.Worker.Session, Node: p.Node})
 }
 
 // letGo ends the restatement: rows still naming an older session are nobody's,
@@ -152,14 +151,14 @@ func (p *Rules) replace(tx *Tx, s *Session, old *Session) {
 func (p *Rules) letGo(tx *Tx, s *Session) {
 	for _, id := range s.Behind {
 		old := tx.Session(id)
-		if old == nil || old.Restated || old.Ended != 0 {
+		if old == nil || old.over() {
 			continue
 		}
-		old.Restated, old.Successor = true, s.Worker.Session
-		old.Hold = tx.Now
+		free := tx.Now
 		if !s.Acks {
-			old.Hold += tx.Meta.Longest
+			free += tx.Meta.Longest
 		}
+		old.letGo(s.Worker.Session, free)
 		tx.PutSession(*old)
 	}
 	s.Behind = nil
@@ -185,10 +184,10 @@ func (p *Rules) reclaim(tx *Tx, k Key, s *Session, e *Enrol) bool {
 		return false
 	}
 	switch {
-	case row.Kind == Closing, owner.Ended != 0:
+	case row.Kind == Closing, owner.Phase == Ended:
 		p.close(tx, k, row, s, e)
 		return false
-	case owner.Restated && row.Session != s.Worker.Session:
+	case owner.Phase == LetGo && row.Session != s.Worker.Session:
 		// Left out by an earlier restatement, so it was free for others since.
 		p.close(tx, k, row, s, e)
 		return false
@@ -211,7 +210,7 @@ func (p *Rules) reclaim(tx *Tx, k Key, s *Session, e *Enrol) bool {
 // ran reports whether the session's lease runs, in an earlier generation by
 // that server's own clock as this node carries it on (R6).
 func (p *Rules) ran(tx *Tx, s *Session, e *Enrol) (ran, sameGen bool) {
-	if s.Ended != 0 || s.Restated {
+	if s.over() {
 		return false, s.Gen == tx.Meta.Gen
 	}
 	if s.Gen == tx.Meta.Gen {

@@ -4,7 +4,7 @@ import "pinboard"
 
 // free ends a row of which nobody holds an instance. A takeover's claim stays
 // behind for one lease (H3).
-func (p *Rules) free(tx *Tx, k Key, row *Row, until Micros, cause string) {
+func (p *Rules) free(tx *Tx, k Key, row *Row, until Micros, cause Cause) {
 	tx.Add(PlaceCount(row.Session), -1)
 	tx.Log(Entry{Cause: cause, Key: k.String(), Session: row.Session, Epoch: row.Epoch, Node: p.Node})
 	if row.Claim == "" && until <= tx.Now {
@@ -22,7 +22,7 @@ func (p *Rules) ReleaseFresh(tx *Tx, k Key, epoch pinboard.Epoch, nonce Nonce) b
 	if row == nil || row.Kind != Placed || row.Epoch != epoch || nonce == (Nonce{}) || row.Nonce != nonce {
 		return false
 	}
-	p.free(tx, k, row, 0, "taken back")
+	p.free(tx, k, row, 0, TakenBack)
 	return true
 }
 
@@ -47,8 +47,8 @@ func (p *Rules) Release(tx *Tx, k Key, session string, epoch pinboard.Epoch, has
 			return false
 		}
 		until = tx.Now + tx.Meta.Longest
-		if !by.Old && !by.Acks { // clients before 0.9.0 name no epoch; restating would cost them everything
-			by.Old = true
+		if !by.Aborts && !by.Acks { // clients before 0.9.0 name no epoch; restating would cost them everything
+			by.Aborts = true
 			tx.PutSession(*by)
 		}
 	case row.Kind == Closing:
@@ -59,7 +59,7 @@ func (p *Rules) Release(tx *Tx, k Key, session string, epoch pinboard.Epoch, has
 	case row.Since == 0 || epoch < row.Since || epoch > row.Epoch:
 		return false
 	}
-	p.free(tx, k, row, until, "released")
+	p.free(tx, k, row, until, Released)
 	return true
 }
 
@@ -85,11 +85,11 @@ func (p *Rules) Label(tx *Tx, k Key, session string, epoch pinboard.Epoch, tag s
 func (p *Rules) Deregister(tx *Tx, session string) bool {
 	p.Begin(tx, 0)
 	s := tx.Session(session)
-	if s == nil || s.Ended != 0 {
+	if s == nil || s.over() {
 		return s != nil
 	}
-	s.Ended = tx.Now
+	s.end(tx.Now)
 	tx.PutSession(*s)
-	tx.Log(Entry{Cause: "deregistered", Session: session, Node: p.Node})
+	tx.Log(Entry{Cause: Deregistered, Session: session, Node: p.Node})
 	return true
 }

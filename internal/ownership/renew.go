@@ -14,7 +14,7 @@ type Standing int
 
 const (
 	Renewed   Standing = iota
-	Due                // renewed, but a restate order is due (L9 limits it)
+	RestateDue         // renewed, but a restate order is due (L9 limits it)
 	Lost               // unknown, lapsed, succeeded or of an old generation: restate (G2, L3, L6)
 	Unrenewed          // not renewed: degraded for too long, ejected, or replaced (L7)
 	Over               // deregistered
@@ -45,15 +45,15 @@ func (p *Rules) Renew(tx *Tx, b Pulse) Renewal {
 	s.Acks = s.Acks || b.HasAcks
 	p.proved(tx, s, b.Proof)
 	r := Renewal{Now: tx.Now, Placed: tx.Count(PlaceCount(b.Session))}
-	r.Standing, r.Reason = p.judge(tx, s, b)
-	if r.Standing <= Due {
+	r.Standing, r.Reason = p.deserves(tx, s, b)
+	if r.Standing <= RestateDue {
 		s.Until = max(s.Until, tx.Now+p.Lease+p.Slack)
 		s.TTL = p.Lease
 		s.Headroom, s.OwnDrain = b.Headroom, b.Draining
 		r.Messages = p.deliver(tx, s, b)
 	}
-	if s.Want && r.Standing == Renewed && p.MayOrder(&s.Lease, tx.Now) {
-		r.Standing, r.Reason = Due, "restatement wanted"
+	if s.Phase == Due && r.Standing == Renewed && p.MayOrder(&s.Lease, tx.Now) {
+		r.Standing, r.Reason = RestateDue, "restatement wanted"
 	}
 	r.Worker, r.Lease = s.Worker, s.Lease
 	if !sameLease(&before, &s.Lease) {
@@ -64,7 +64,7 @@ func (p *Rules) Renew(tx *Tx, b Pulse) Renewal {
 
 func sameLease(a, b *Lease) bool {
 	return a.Until == b.Until && a.Beaten == b.Beaten && a.Acks == b.Acks && a.Degraded == b.Degraded &&
-		a.FailSince == b.FailSince && a.ProvedAt == b.ProvedAt && a.Super == b.Super && a.Want == b.Want
+		a.FailSince == b.FailSince && a.ProvedAt == b.ProvedAt && a.DisplacedBy == b.DisplacedBy && a.Phase == b.Phase
 }
 
 // proved keeps the causes that proofs set and clear (product.md "Degraded").
@@ -89,30 +89,30 @@ func (p *Rules) proved(tx *Tx, s *Session, proof Proof) {
 	}
 }
 
-// judge says what a beat of s deserves.
-func (p *Rules) judge(tx *Tx, s *Session, b Pulse) (Standing, string) {
-	if env, epoch, yes := p.superseded(tx, s.Worker); yes && s.Ended == 0 {
-		s.Super, s.SuperAt = env, epoch
+// deserves says what a beat of s is answered.
+func (p *Rules) deserves(tx *Tx, s *Session, b Pulse) (Standing, string) {
+	if env, epoch, yes := p.superseded(tx, s.Worker); yes && s.Phase != Ended {
+		s.DisplacedBy, s.DisplacedAt = env, epoch
 		return Ousted, "superseded"
 	}
-	switch {
-	case s.Ended != 0:
+	switch f := s.standing(tx.Meta.Gen); {
+	case f&IsEnded != 0:
 		return Over, "deregistered"
-	case s.Gen != tx.Meta.Gen:
+	case f&IsOld != 0:
 		return Lost, "registry restarted"
-	case s.Successor != "":
+	case f&(IsSucceeded|IsLetGo) != 0:
 		return Lost, "replaced by a newer session of this process"
-	case s.Replaced != "":
-		newer := tx.Session(s.Replaced)
+	case f&IsReplaced != 0:
+		newer := tx.Session(s.ReplacedBy)
 		if p.fate(tx, newer) != running && !tx.Before(s.Until) && b.Proof == ProofOK {
 			return Lost, "the address is this process's again"
 		}
 		return Unrenewed, "another process was proved at the advertise URL"
-	case s.Ejected && tx.Before(s.Until):
+	case f&IsEjected != 0 && tx.Before(s.Until):
 		return Unrenewed, "session was ejected"
 	case !tx.Before(s.Until):
 		return Lost, "lease lapsed"
-	case s.Restating != 0:
+	case f&IsAsked != 0:
 		return Lost, "restatement ordered"
 	case s.FailSince != 0 && tx.Now >= s.FailSince+3*s.TTL:
 		return Unrenewed, "advertise URL not proved for three leases"
@@ -122,7 +122,7 @@ func (p *Rules) judge(tx *Tx, s *Session, b Pulse) (Standing, string) {
 
 // mayOrder limits restate orders that clients could cause (L9).
 func (p *Rules) MayOrder(l *Lease, now Micros) bool {
-	return !l.Old && (l.Ordered == 0 || now >= l.Ordered+orderLeases*l.TTL)
+	return !l.Aborts && (l.Ordered == 0 || now >= l.Ordered+orderLeases*l.TTL)
 }
 
 // MarkRestating records that a restate order is about to be answered, so that
@@ -131,33 +131,29 @@ func (p *Rules) MayOrder(l *Lease, now Micros) bool {
 func (p *Rules) MarkRestating(tx *Tx, session string, caused bool) {
 	p.Begin(tx, 0)
 	s := tx.Session(session)
-	if s == nil || s.Ended != 0 || s.Restating != 0 {
+	if s == nil || !s.ask(tx.Now) {
 		return
 	}
-	s.Restating, s.Want = tx.Now, false
 	if caused {
 		s.Ordered = tx.Now
 	}
 	tx.PutSession(*s)
-	tx.Log(Entry{Cause: "restate ordered", Session: session, Node: p.Node})
+	tx.Log(Entry{Cause: RestateOrdered, Session: session, Node: p.Node})
 }
 
 // lapse makes the end of a session's lease final before one of its rows goes
 // to somebody else: no step back of the clock may renew it (L3, G4).
 func (p *Rules) lapse(tx *Tx, session string) {
 	s := tx.Session(session)
-	if s == nil || s.Ended != 0 || s.Restated || s.Restating != 0 || s.Gen != tx.Meta.Gen {
-		return
+	if s != nil && !s.over() && s.Gen == tx.Meta.Gen && s.ask(tx.Now) {
+		tx.PutSession(*s)
 	}
-	s.Restating = tx.Now
-	tx.PutSession(*s)
 }
 
 // Want makes the session's next beat a restate order, within L9's limit.
 func (p *Rules) Want(tx *Tx, session string) {
 	p.Begin(tx, 0)
-	if s := tx.Session(session); s != nil && !s.Want && s.Restating == 0 {
-		s.Want = true
+	if s := tx.Session(session); s != nil && s.due() {
 		tx.PutSession(*s)
 	}
 }
@@ -184,7 +180,7 @@ func (p *Rules) SetDegraded(tx *Tx, session string, set, clear Degrade) {
 func (p *Rules) SetDrain(tx *Tx, session string, on bool, deadline *time.Duration) bool {
 	p.Begin(tx, 0)
 	s := tx.Session(session)
-	if s == nil || s.Ended != 0 || s.Restated {
+	if s == nil || s.over() {
 		return false
 	}
 	s.Drain, s.DrainAt = on, 0
@@ -204,6 +200,6 @@ func (p *Rules) Eject(tx *Tx, session string) bool {
 	}
 	s.Ejected = true
 	tx.PutSession(*s)
-	tx.Log(Entry{Cause: "ejected", Session: session, Node: p.Node})
+	tx.Log(Entry{Cause: WasEjected, Session: session, Node: p.Node})
 	return true
 }

@@ -85,7 +85,7 @@ func (p *Rules) admit(tx *Tx, w *Worker) error {
 
 // bind makes the worker's envs those of its hostname. A changed binding takes
 // no new ids for one lease; until every bucket has it that wait is open-ended
-// in effect, and Settle then starts it (H1).
+// in effect, and BeginWait then starts it (H1).
 func (p *Rules) bind(tx *Tx, w *Worker) (displacedAny bool) {
 	if !p.Hostnames {
 		return false
@@ -100,7 +100,7 @@ func (p *Rules) bind(tx *Tx, w *Worker) (displacedAny bool) {
 			tx.PutBinding(k, &Binding{Env: env, Epoch: w.BindEpoch, Wait: b.Wait})
 		case b.Env != env:
 			tx.PutBinding(k, &Binding{Env: env, Epoch: w.BindEpoch, Wait: tx.Now + 2*tx.Meta.Longest})
-			tx.Log(Entry{Cause: "displaced", Key: k.Host + " " + ns, Session: w.Session, Node: p.Node})
+			tx.Log(Entry{Cause: Displaced, Key: k.Host + " " + ns, Session: w.Session, Node: p.Node})
 			displacedAny = true
 		case w.BindEpoch > b.Epoch:
 			tx.PutBinding(k, &Binding{Env: env, Epoch: w.BindEpoch, Wait: b.Wait})
@@ -110,9 +110,9 @@ func (p *Rules) bind(tx *Tx, w *Worker) (displacedAny bool) {
 	return displacedAny
 }
 
-// Settle starts the wait of the bindings that w displaced, after every bucket
+// BeginWait starts the wait of the bindings that w displaced, after every bucket
 // has them (H1). It never ends a wait early.
-func (p *Rules) Settle(tx *Tx, w *Worker) {
+func (p *Rules) BeginWait(tx *Tx, w *Worker) {
 	p.Begin(tx, 0)
 	for _, ns := range w.Namespaces {
 		k := BindKey{w.Hostname, ns}
@@ -152,7 +152,7 @@ func (p *Rules) foreign(tx *Tx, k Key, row *Row, s *Session, host string, msgID 
 	if envPolicy(tx, k.Env) {
 		return pinboard.HeldElsewhere
 	}
-	if row.Taken != 0 && tx.Now < row.Taken+settle*tx.Meta.Longest && row.Claim == "" {
+	if row.Taken != 0 && tx.Now < row.Taken+takeoverRest*tx.Meta.Longest && row.Claim == "" {
 		return pinboard.HeldElsewhere
 	}
 	if row.Claim == "" || row.Wind == 0 {
@@ -183,6 +183,6 @@ func (p *Rules) DeleteBinding(tx *Tx, k BindKey) bool {
 		return false
 	}
 	tx.PutBinding(k, &Binding{Wait: tx.Now + tx.Meta.Longest})
-	tx.Log(Entry{Cause: "binding deleted", Key: k.Host + " " + k.Namespace, Node: p.Node})
+	tx.Log(Entry{Cause: BindingDeleted, Key: k.Host + " " + k.Namespace, Node: p.Node})
 	return true
 }

@@ -73,9 +73,9 @@ func TestLeasesRoundTrip(t *testing.T) {
 			Gen: s("gen"), Until: n("until"), TTL: n("ttl"), At: n("at"), Headroom: rapid.Float64().Draw(t, "headroom"),
 			Beaten: b("beaten"), OwnDrain: b("own"), Drain: b("drain"), DrainAt: n("drainat"),
 			Degraded: ownership.Degrade(rapid.Byte().Draw(t, "degraded")), FailSince: n("fail"), ProvedAt: n("proved"),
-			Replaced: s("replaced"), Successor: s("successor"), Restated: b("restated"), Hold: n("hold"),
-			Restating: n("restating"), Ordered: n("ordered"), Want: b("want"), Acks: b("acks"), Old: b("old"), Ejected: b("ejected"),
-			Ended: n("ended"), Super: s("super"), SuperAt: n("superat"),
+			ReplacedBy: s("replaced"), Ordered: n("ordered"), Acks: b("acks"), Aborts: b("aborts"), Ejected: b("ejected"),
+			DisplacedBy: s("displacedby"), DisplacedAt: n("displacedat"),
+			State: ownership.State{Phase: ownership.Phase(rapid.Byte().Draw(t, "phase")), Asked: n("asked"), Free: n("free"), Next: s("next")},
 		}
 		if l := rapid.SliceOf(rapid.String()).Draw(t, "behind"); len(l) > 0 {
 			want.Behind = l
@@ -93,8 +93,8 @@ func TestLeasesRoundTrip(t *testing.T) {
 func TestLeaseHasNoForgottenField(t *testing.T) {
 	full := ownership.Lease{
 		Gen: "g", Until: 1, TTL: 2, At: 3, Headroom: 4, Beaten: true, OwnDrain: true, Drain: true, DrainAt: 5, Degraded: 6,
-		FailSince: 7, ProvedAt: 8, Replaced: "r", Successor: "s", Behind: []string{"b"}, Restated: true, Hold: 9, Restating: 10,
-		Ordered: 11, Want: true, Acks: true, Old: true, Ejected: true, Ended: 12, Super: "e", SuperAt: 13,
+		FailSince: 7, ProvedAt: 8, ReplacedBy: "r", Ordered: 11, Acks: true, Aborts: true, Ejected: true, DisplacedBy: "e", DisplacedAt: 13,
+		State: ownership.State{Phase: ownership.LetGo, Asked: 10, Free: 9, Next: "s", Behind: []string{"b"}},
 	}
 	w := leaseWriter{}
 	visitLease(&w, &full)
@@ -189,4 +189,12 @@ func TestSlot(t *testing.T) {
 	}
 }
 
-func fieldCount(v any) int { return reflect.TypeOf(v).NumField() }
+// fieldCount counts the fields of a struct, those of embedded ones each.
+func fieldCount(v any) (n int) {
+	for _, f := range reflect.VisibleFields(reflect.TypeOf(v)) {
+		if !f.Anonymous {
+			n++
+		}
+	}
+	return n
+}

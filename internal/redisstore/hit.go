@@ -34,7 +34,7 @@ func encodeHit(s *ownership.Session) string {
 	if s.OwnDrain || s.Drain {
 		flags |= hitDraining
 	}
-	if s.Lease.Restating != 0 {
+	if s.Lease.Asked != 0 {
 		flags |= hitRestating
 	}
 	b = append(append(b, flags, byte(len(s.Gen))), s.Gen...)

@@ -43,11 +43,11 @@ func TestHitOnlyWhatIsPlain(t *testing.T) {
 		{"another owner", func(_ *ownership.Session, r *ownership.Row) { r.Session = sessionB }, false},
 		{"another generation", func(s *ownership.Session, _ *ownership.Row) { s.Gen = "g" }, false},
 		{"proofs refused", func(s *ownership.Session, _ *ownership.Row) { s.Degraded = ownership.ProofsRefused }, false},
-		{"replaced", func(s *ownership.Session, _ *ownership.Row) { s.Replaced = sessionB }, false},
-		{"succeeded", func(s *ownership.Session, _ *ownership.Row) { s.Successor = sessionB }, false},
-		{"restated", func(s *ownership.Session, _ *ownership.Row) { s.Restated = true }, false},
-		{"superseded", func(s *ownership.Session, _ *ownership.Row) { s.Super = "e" }, false},
-		{"ended", func(s *ownership.Session, _ *ownership.Row) { s.Ended = 1 }, false},
+		{"replaced", func(s *ownership.Session, _ *ownership.Row) { s.ReplacedBy = sessionB }, false},
+		{"succeeded", func(s *ownership.Session, _ *ownership.Row) { s.Phase, s.Next = ownership.Succeeded, sessionB }, false},
+		{"let go", func(s *ownership.Session, _ *ownership.Row) { s.Phase, s.Next = ownership.LetGo, sessionB }, false},
+		{"superseded", func(s *ownership.Session, _ *ownership.Row) { s.DisplacedBy = "e" }, false},
+		{"ended", func(s *ownership.Session, _ *ownership.Row) { s.Phase = ownership.Ended }, false},
 		{"lapsed", func(s *ownership.Session, _ *ownership.Row) { s.Until = s.At }, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -54,7 +54,7 @@ func misconfigured(format string, args ...any) error {
 }
 
 // format is the version of keys, values and scripts.
-const format = 1
+const format = 2
 
 // Open connects, checks that the store may be used and starts to follow its
 // clock. An error that is no *ConfigError may go away by itself.

@@ -40,6 +40,7 @@ type leaseVisitor interface {
 	flag(*bool)
 	float(*float64)
 	degrade(*ownership.Degrade)
+	phase(*ownership.Phase)
 	texts(*[]string)
 }
 
@@ -56,20 +57,18 @@ func visitLease(v leaseVisitor, l *ownership.Lease) {
 	v.degrade(&l.Degraded)
 	v.number(&l.FailSince)
 	v.number(&l.ProvedAt)
-	v.text(&l.Replaced)
-	v.text(&l.Successor)
+	v.text(&l.ReplacedBy)
+	v.phase(&l.Phase)
+	v.number(&l.Asked)
+	v.number(&l.Free)
+	v.text(&l.Next)
 	v.texts(&l.Behind)
-	v.flag(&l.Restated)
-	v.number(&l.Hold)
-	v.number(&l.Restating)
 	v.number(&l.Ordered)
-	v.flag(&l.Want)
 	v.flag(&l.Acks)
-	v.flag(&l.Old)
+	v.flag(&l.Aborts)
 	v.flag(&l.Ejected)
-	v.number(&l.Ended)
-	v.text(&l.Super)
-	v.number(&l.SuperAt)
+	v.text(&l.DisplacedBy)
+	v.number(&l.DisplacedAt)
 }
 
 type leaseWriter struct {
@@ -107,6 +106,12 @@ func (w *leaseWriter) float(p *float64) {
 }
 
 func (w *leaseWriter) degrade(p *ownership.Degrade) {
+	if w.mark(*p != 0) {
+		w.b = append(w.b, byte(*p))
+	}
+}
+
+func (w *leaseWriter) phase(p *ownership.Phase) {
 	if w.mark(*p != 0) {
 		w.b = append(w.b, byte(*p))
 	}
@@ -156,6 +161,12 @@ func (r *leaseReader) float(p *float64) {
 func (r *leaseReader) degrade(p *ownership.Degrade) {
 	if r.next() {
 		*p = ownership.Degrade(r.byte())
+	}
+}
+
+func (r *leaseReader) phase(p *ownership.Phase) {
+	if r.next() {
+		*p = ownership.Phase(r.byte())
 	}
 }
 

@@ -294,7 +294,7 @@ func TestRefusesWhatItMustNotUse(t *testing.T) {
 	}{
 		{"another bucket count", nil, func(o *redisstore.Options) { o.Buckets++ }, "bucket count 4, this node has 5"},
 		{"another mode", nil, func(o *redisstore.Options) { o.Hostnames = true }, "mode plain, this node has hostnames"},
-		{"another format", func(s *redistest.Server) { s.Do("SET", "pb{0}%h", "0 4 plain") }, nil, "format 0, this node has 1"},
+		{"another format", func(s *redistest.Server) { s.Do("SET", "pb{0}%h", "0 4 plain") }, nil, "format 0, this node has 2"},
 		{"a foreign key", func(s *redistest.Server) { s.Do("SET", "pb{0}%h", "x") }, nil, "another key prefix"},
 		{"an evicting server", func(s *redistest.Server) {
 			s.Do("CONFIG", "SET", "maxmemory", "100mb", "maxmemory-policy", "allkeys-lru")

@@ -60,7 +60,7 @@ func (f *fake) Register(_ context.Context, r *directory.Registration) (directory
 	return f.grant, f.err
 }
 
-func (f *fake) Session(_ context.Context, sid string) (*ownership.Worker, error) {
+func (f *fake) WorkerOf(_ context.Context, sid string) (*ownership.Worker, error) {
 	f.note("Session %s", sid)
 	if w := f.sessions[sid]; w != nil {
 		return w, nil
@@ -249,14 +249,14 @@ func (n *node) post(path, token, body string) answer {
 // away is a directory whose store is gone.
 type away struct{ *fake }
 
-func (away) Session(context.Context, string) (*ownership.Worker, error) {
+func (away) WorkerOf(context.Context, string) (*ownership.Worker, error) {
 	return nil, errors.Join(pinboard.StoreUnavailable, errors.New("i/o timeout"))
 }
 
 // hanging answers nothing before the call's time is over.
 type hanging struct{ *fake }
 
-func (hanging) Session(ctx context.Context, _ string) (*ownership.Worker, error) {
+func (hanging) WorkerOf(ctx context.Context, _ string) (*ownership.Worker, error) {
 	return nil, late(ctx)
 }
 

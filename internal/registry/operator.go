@@ -92,7 +92,7 @@ func (s *Server) stats(ctx context.Context, at page) (any, error) {
 		if info.State != "live" && info.State != "restating" {
 			continue
 		}
-		w, err := s.Directory.Session(ctx, info.SessionID)
+		w, err := s.Directory.WorkerOf(ctx, info.SessionID)
 		switch {
 		case err != nil && !ends(err):
 			return nil, err

@@ -42,7 +42,7 @@ func (s *Server) chosen(ctx context.Context, p *passport.Principal, sel api.Sele
 			return nil, err
 		}
 	}
-	w, err := s.Directory.Session(ctx, sid)
+	w, err := s.Directory.WorkerOf(ctx, sid)
 	if err != nil {
 		if ends(err) {
 			err = missing("no such session")

@@ -23,7 +23,7 @@ import (
 // which counts as the store being away. A session of another owner is unknown.
 type Directory interface {
 	Register(ctx context.Context, r *directory.Registration) (directory.Grant, error)
-	Session(ctx context.Context, sid string) (*ownership.Worker, error)
+	WorkerOf(ctx context.Context, sid string) (*ownership.Worker, error)
 	Beat(ctx context.Context, b ownership.Beat) (directory.Grant, error)
 	Release(ctx context.Context, owner string, items []directory.Release) (int, error)
 	Deregister(ctx context.Context, owner, sid string) error

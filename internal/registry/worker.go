@@ -109,7 +109,7 @@ var proofs = map[outbound.Outcome]ownership.Proof{
 // proved first. Whether an unknown session must register again is for Beat to
 // say, which asks every bucket (ownership.md L9).
 func (s *Server) heartbeat(ctx context.Context, p *passport.Principal, q *api.Heartbeat) (any, error) {
-	w, err := s.Directory.Session(ctx, q.SessionID)
+	w, err := s.Directory.WorkerOf(ctx, q.SessionID)
 	if err != nil && !ends(err) {
 		return nil, err
 	}

@@ -120,7 +120,7 @@ func (n *Node) probe(url, secret string, pair int) ownership.Proof {
 // beat is the registry's handler.
 func (n *Node) beat(b ownership.Beat, pair int) answer {
 	bg := context.Background()
-	w, err := n.dir.Session(bg, b.Session)
+	w, err := n.dir.WorkerOf(bg, b.Session)
 	if err != nil && isAway(err) {
 		return answer{err: err}
 	}

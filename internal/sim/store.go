@@ -287,6 +287,9 @@ func (c *conn) read(s *Server, b int, sent time.Duration, rule func(*ownership.T
 		tx.Sent, tx.Now, tx.Server, tx.Bucket, tx.Meta = start.Add(sent), at.Now, at.Server, at.Bucket, at.Meta
 		t = &transaction{tx: tx, read: rec, now: at.Now}
 		ruled = rule(tx)
+		if err := ownership.Audit(tx); err != nil {
+			c.w.check.fail("a rule broke the model: %v", err)
+		}
 		rec.at = nil
 		return errDry
 	})

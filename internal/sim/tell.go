@@ -73,8 +73,8 @@ func (s *Story) sessions() {
 		for _, x := range tx.Roster() {
 			left := (time.Duration(x.Until-tx.Now) * time.Microsecond).Round(time.Second)
 			line := fmt.Sprintf("%s: lease %v", s.w.check.clientOf(x.Worker.Session), left)
-			for name, on := range map[string]bool{"beaten": x.Beaten, "drained": x.Drain, "restating": x.Restating != 0, "replaced": x.Replaced != "",
-				"succeeded": x.Successor != "", "ejected": x.Ejected, "ended": x.Ended != 0, "degraded": x.Degraded != 0, "superseded": x.Super != ""} {
+			for name, on := range map[string]bool{"beaten": x.Beaten, "drained": x.Drain, "restating": x.Asked != 0, "replaced": x.ReplacedBy != "",
+				"succeeded": x.Next != "", "ejected": x.Ejected, "ended": x.Phase == ownership.Ended, "degraded": x.Degraded != 0, "superseded": x.DisplacedBy != ""} {
 				if on {
 					line += " " + name
 				}

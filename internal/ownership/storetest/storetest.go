@@ -64,7 +64,7 @@ func node(r Rig, seed uint64, hostnames bool) *directory.Directory {
 	rnd := rand.New(rand.NewPCG(seed, 2))
 	var mu sync.Mutex // guards rnd: stories resolve from many goroutines
 	return directory.New(directory.Options{
-		Store: r.Store(), Lease: Lease, Hostnames: hostnames, Node: fmt.Sprint("n", seed), Now: r.Now, Rand: rand.NewPCG(seed, 1),
+		Store: Audited(r.Store(), func(err error) { panic(err) }), Lease: Lease, Hostnames: hostnames, Node: fmt.Sprint("n", seed), Now: r.Now, Rand: rand.NewPCG(seed, 1),
 		Secrets: func(n int) []byte {
 			mu.Lock()
 			defer mu.Unlock()

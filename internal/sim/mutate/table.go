@@ -7,6 +7,7 @@ const (
 	register = dir + "register.go"
 	renew    = dir + "renew.go"
 	rules    = dir + "rules.go"
+	fitness  = dir + "fitness.go"
 	lookup   = dir + "lookup.go"
 	orders   = dir + "orders.go"
 	scope    = dir + "scope.go"
@@ -33,16 +34,16 @@ var faults = []fault{
 	one("L3", "a lapsed lease is renewed", renew, "	case !tx.Before(s.Until):\n		return Lost, \"lease lapsed\"\n", ""),
 	one("L3", "a lapsed lease that lost an id may run again after a step back", place, "		p.lapse(tx, f.Row.Session)\n", ""),
 	one("L4", "a registration moves rows before its lease is granted", register, "	s.Until = max(s.Until, tx.Now+p.Lease+p.Slack)\n", "	s.Until = max(s.Until, tx.Now)\n"),
-	one("L5", "a process with a past gets new ids before its first beat", rules, "(s.Beaten || !s.Worker.Past)", "true"),
-	one("L6", "an older session of the process is renewed", renew, "	case s.Successor != \"\":\n		return Lost, \"replaced by a newer session of this process\"\n", ""),
+	one("L5", "a process with a past gets new ids before its first beat", fitness, "when(s.Worker.Past && !s.Beaten, IsNew)", "0"),
+	one("L6", "an older session of the process is renewed", renew, "	case f&(IsSucceeded|IsLetGo) != 0:\n		return Lost, \"replaced by a newer session of this process\"\n", ""),
 	one("L6", "what is not restated stays with the process", register, "	if e.Last {\n", "	if false {\n"),
-	one("L7", "a newer session at the same URL replaces nobody", register, "	old.Replaced = s.Worker.Session\n	tx.PutSession(*old)\n", "	tx.PutSession(*old)\n"),
+	one("L7", "a newer session at the same URL replaces nobody", register, "	old.ReplacedBy = s.Worker.Session\n	tx.PutSession(*old)\n", "	tx.PutSession(*old)\n"),
 	one("L7", "a newcomer does not wait for half a lease", register, "case tx.Now < s.ProvedAt+s.TTL/2:", "case false:"),
 	one("L7", "a replaced session is renewed", renew, "		return Unrenewed, \"another process was proved at the advertise URL\"\n", "		return Renewed, \"\"\n"),
 	one("L7", "a worker whose address came back is lost for ever", renew, "if p.fate(tx, newer) != running && !tx.Before(s.Until) && b.Proof == ProofOK {", "if false {\n			_ = newer"),
-	one("L7", "requests go to a replaced session", lookup, "	case s.Replaced != \"\" || s.Super != \"\":\n		return pinboard.OwnerReplaced\n", ""),
+	one("L7", "requests go to a replaced session", lookup, "	case f&(IsReplaced|IsSuperseded) != 0:\n		return pinboard.OwnerReplaced\n", ""),
 	one("L8", "the secret does not count for the identity of a process", shell+"directory.go", "sha256.Sum256([]byte(clientID + \"\\x00\" + secret))", "sha256.Sum256([]byte(clientID + \"\\x00\" + secret[:0]))"),
-	one("L9", "clients can cause restate orders at will", renew, "return !l.Old && (l.Ordered == 0 || now >= l.Ordered+orderLeases*l.TTL)", "return !l.Old"),
+	one("L9", "clients can cause restate orders at will", renew, "return !l.Aborts && (l.Ordered == 0 || now >= l.Ordered+orderLeases*l.TTL)", "return !l.Aborts"),
 	one("L9", "a restate order is given although a bucket does not know of it", sessions, "	if err != nil {\n		return joined(err)\n	}\n	return Reregister{r.Reason}", "	_ = err\n	return Reregister{r.Reason}"),
 
 	one("R1", "a new generation mints no lease above the clock", rules, "pinboard.Epoch(tx.Now+longest), lostMints", "pinboard.Epoch(tx.Now), lostMints"),
@@ -57,7 +58,7 @@ var faults = []fault{
 	one("R5", "anybody may release", release, "	if owner == nil || owner.Worker.Process != by.Worker.Process {\n		return false\n	}\n	var until Micros", "	_ = owner\n	var until Micros"),
 	one("R5", "a release counts at any epoch", release, "	case row.Since == 0 || epoch < row.Since || epoch > row.Epoch:\n		return false\n", ""),
 	one("R5", "a release without an epoch frees at once", release, "		until = tx.Now + tx.Meta.Longest\n", "		until = 0\n"),
-	one("R5", "what a process without acks left out is free at once", register, "		if !s.Acks {\n			old.Hold += tx.Meta.Longest\n		}\n", ""),
+	one("R5", "what a process without acks left out is free at once", register, "		if !s.Acks {\n			free += tx.Meta.Longest\n		}\n", ""),
 	one("R6", "rows come back in a new generation whether or not the lease ran", register, "	case ran:\n", "	case true:\n"),
 	one("R6", "an unknown clock of an old server counts as a running lease", register, "return ok && now < s.Until, false", "return !ok || now < s.Until, false"),
 	one("R6", "a row keeps its epoch in a new generation", register, "		tx.MintRow(k, *row, e.Seen)\n		return true\n", "		tx.PutRow(k, *row)\n		return true\n"),
@@ -65,9 +66,9 @@ var faults = []fault{
 	one("R7", "a duplicate gets no closing row", register, "	tx.MintRow(k, r, e.Seen)\n}", "	_ = r\n}"),
 	one("R7", "somebody else's row comes back to whoever restates it", register, "	if owner.Worker.Process != s.Worker.Process {\n		if !ran {", "	if false {\n		if !ran {"),
 	{"R7", "a closing row that nobody releases stays", []edit{
-		{lookup, "if tx.Now >= row.Made+orderLeases*tx.Meta.Longest && !s.Want {", "if false {"},
+		{lookup, "if tx.Now >= row.Made+orderLeases*tx.Meta.Longest && s.due() {", "if false {"},
 		{collect, "if row.Kind == Closing && tx.Now >= row.Made+orderLeases*tx.Meta.Longest {", "if false {"}}},
-	one("R7", "an id is served while its duplicate closes", lookup, "		return pinboard.WindingDown\n	}\n	switch {\n	case s.Replaced", "		return nil\n	}\n	switch {\n	case s.Replaced"),
+	one("R7", "an id is served while its duplicate closes", lookup, "		return pinboard.WindingDown\n	}\n	switch f :=", "		return nil\n	}\n	switch f :="),
 	one("R8", "a lapsed row is dropped at once", collect, "return tx.Now >= s.Until+graceLeases*tx.Meta.Longest\n}\n\n// Forget", "return true\n}\n\n// Forget"),
 	one("R8", "dead rows are never collected", collect, "		if p.spent(tx, row) {\n", "		if false {\n"),
 	one("R9", "placements without instances are never asked about", sessions, "if worst.Standing == ownership.Renewed && placed > d.o.PlaceLimit &&", "if false && placed > d.o.PlaceLimit &&"),
@@ -77,8 +78,8 @@ var faults = []fault{
 	one("G1", "a new server is not noticed", rules, "case ServerOf(m.Gen) != tx.Server:", "case m.Gen == \"\":"),
 	one("G1", "a server that comes back continues its old generation", rules, "Gen: tx.Server + \"@\" + strconv.FormatInt(tx.Now, 36),", "Gen: tx.Server + strconv.FormatInt(tx.Now, 36)[:0],"),
 	one("G2", "a new generation is warm", rules, "Cold: tx.Now + longest + p.Lag,", "Cold: tx.Now,"),
-	one("G2", "a session of an old generation is renewed", renew, "	case s.Gen != tx.Meta.Gen:\n		return Lost, \"registry restarted\"\n", ""),
-	one("G2", "rows of an old generation are free while it is cold", rules, "		if p.cold(tx) {\n			return unknown\n		}\n", ""),
+	one("G2", "a session of an old generation is renewed", renew, "	case f&IsOld != 0:\n		return Lost, \"registry restarted\"\n", ""),
+	one("G2", "rows of an old generation are free while it is cold", fitness, "		if p.cold(tx) {\n			return unknown\n		}\n", ""),
 	one("G3", "the lag of replicas is not waited for", rules, "Cold: tx.Now + longest + p.Lag,", "Cold: tx.Now + longest,"),
 	one("G4", "a stepped clock changes nothing", rules, "	m.Cold = max(m.Cold, tx.Now+m.Longest+p.Lag)\n	tx.PutMeta(m)\n", "	tx.PutMeta(m)\n"),
 	{"G4", "the store holds a lease no longer than it tells", []edit{
@@ -99,11 +100,11 @@ var faults = []fault{
 
 	one("F2", "a node believes a lease longer than the store", resolve, "Deadline: sent.Add(time.Duration(s.Until-f.Now) * time.Microsecond),", "Deadline: sent.Add(time.Duration(s.Until-f.Now)*time.Microsecond + 5*time.Second),"),
 	one("F2", "a stream of an id that moved is not cut", recheck, "	if row == nil || row.Kind == Held {\n		return Sighting{Gone: true}\n", "	if row == nil || row.Kind == Held {\n		return Sighting{}\n"),
-	one("F3", "a restating session's 403s count against it", resolve, "Settling: s.Restating != 0 || f.Now-s.At", "Settling: f.Now-s.At"),
+	one("F3", "a restating session's 403s count against it", resolve, "Settling: s.Asked != 0 || f.Now-s.At", "Settling: f.Now-s.At"),
 	one("F4", "forwarding goes on after the deadline", lookup, "	case row.Wind != 0 && !tx.Before(row.Wind):\n		return pinboard.WindingDown\n", ""),
 	one("F4", "no eviction at the deadline", orders, "if tx.Now >= o.Deadline && !o.Evict {", "if false {"),
 	one("F4", "an order may be shorter than a lease", orders, "tx.Now+max(deadline.Microseconds(), tx.Meta.Longest)", "tx.Now+deadline.Microseconds()"),
-	one("F4", "a row outlives its wind-down for ever", orders, "	if tx.Now >= o.Deadline+orderLeases*tx.Meta.Longest {\n		s.Want = true\n	}\n", ""),
+	one("F4", "a row outlives its wind-down for ever", orders, "	if tx.Now >= o.Deadline+orderLeases*tx.Meta.Longest {\n		s.due()\n	}\n", ""),
 	one("F4", "an ack ends the order", orders, "	if o.Revoke {\n		return true\n	}\n	row :=", "	if o.Revoke {\n		return true\n	}\n	if o.Acked {\n		return false\n	}\n	row :="),
 	one("F4", "a revoke leaves the deadline", orders, "	row.Wind, row.Claim = 0, \"\"\n", "	row.Claim = \"\"\n"),
 	one("F4", "deliveries do not age the deadline", orders, "d := time.Duration(max(o.Deadline-now, 0)) * time.Microsecond", "d := time.Duration(max(o.Deadline-o.Deadline+15*second, now-now)) * time.Microsecond"),
@@ -112,7 +113,7 @@ var faults = []fault{
 	one("H2", "superseded although a binding is left", scope, "		if b.Env == w.EnvOf(ns) {\n			return \"\", 0, false\n		}\n", ""),
 	one("H2", "never superseded", scope, "		env, epoch, yes = b.Env, b.Epoch, true\n", ""),
 	one("H3", "anybody may place an id that another hostname took over", scope, "return row.Claim != \"\" && row.Claim != host && since != 0 && tx.Now < since+tx.Meta.Longest", "return false"),
-	one("H3", "two busy hostnames toss an id to and fro", scope, "if row.Taken != 0 && tx.Now < row.Taken+settle*tx.Meta.Longest && row.Claim == \"\" {", "if false {"),
+	one("H3", "two busy hostnames toss an id to and fro", scope, "if row.Taken != 0 && tx.Now < row.Taken+takeoverRest*tx.Meta.Longest && row.Claim == \"\" {", "if false {"),
 	one("H3", "a takeover does not wind the owner down", scope, "			p.wind(tx, k, row, s, tx.Now+tx.Meta.Longest, msgID)\n", "			tx.PutRow(k, *row)\n"),
 	one("H4", "a binding cannot be deleted", scope, "	tx.PutBinding(k, &Binding{Wait: tx.Now + tx.Meta.Longest})\n", ""),
 	one("H4", "what is bound after a deletion does not wait", scope, "	tx.PutBinding(k, &Binding{Wait: tx.Now + tx.Meta.Longest})\n", "	tx.PutBinding(k, nil)\n"),
