@@ -5,8 +5,8 @@ import "strings"
 // MaxID is the longest id in bytes.
 const MaxID = 256
 
-// An Address is the target of an instance request, split as product.md
-// section 1 says. Namespace+"/"+ID+Rest is the request path byte for byte.
+// An Address is the target of an instance request: namespace, id, and what
+// follows. Namespace+"/"+ID+Rest is the request path byte for byte.
 type Address struct {
 	Namespace string // "/threads" or "/a/b", as registered
 	ID        string // [A-Za-z0-9._~-]{1,256}, never decoded; "" when the path names none

@@ -7,7 +7,7 @@ import (
 )
 
 // An Epoch is the fencing token of one placement: 1 <= epoch < 2^63, strictly
-// increasing per bucket for ever (protocol.md section 7). Zero means none.
+// increasing per bucket for ever (R1). Zero means none.
 type Epoch uint64
 
 // MaxEpoch is the largest epoch a worker can store (a signed 64-bit column).

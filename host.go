@@ -9,7 +9,7 @@ const maxHostname = 253
 // Hostname is the canonical hostname of an authority (a Host field, or the
 // authority of an absolute-form target) and of what workers register: lower
 // case, port stripped, brackets of an IPv6 literal kept, one trailing dot
-// folded. ok is false for an empty or invalid one (product.md section 4).
+// folded. ok is false for an empty or invalid one.
 func Hostname(authority string) (name string, ok bool) {
 	name, port := authority, ""
 	if strings.HasPrefix(authority, "[") {

@@ -1,8 +1,8 @@
 package pinboard
 
 // A Refusal is an answer of Pinboard's own making. The list below is closed:
-// clients match on Text, programs on Code (product.md section 3, "Errors of
-// our own"). A *Refusal is an error; compare with == or errors.Is.
+// clients match on Text, programs on Code (docs/protocol.md,
+// "Refusals"). A *Refusal is an error; compare with == or errors.Is.
 type Refusal struct {
 	Code   string // stable, snake_case; travels in Pinboard-Error and "code"
 	Status int    // HTTP status at the edge
@@ -27,7 +27,7 @@ func retry(status int, code, text string) *Refusal {
 // Refusals lists every refusal in the order of this file; docs and tests read it.
 var Refusals []*Refusal
 
-// Addressing (product.md section 1).
+// Addressing.
 var (
 	UnknownNamespace   = refuse(404, "unknown_namespace", "unknown namespace")
 	InvalidID          = refuse(400, "invalid_id", "invalid id")
@@ -36,7 +36,7 @@ var (
 	MissingHost        = refuse(400, "missing_host", "missing Host header")
 )
 
-// Resolution (product.md sections 2 and 4).
+// Resolution.
 var (
 	ColdStart          = retry(503, "cold_start", "registry cold start, retry")
 	NoLiveBackends     = retry(503, "no_live_backends", "no live backends for namespace")
@@ -50,7 +50,7 @@ var (
 	StoreUnavailable   = retry(503, "store_unavailable", "registry unavailable, retry")
 )
 
-// Forwarding (product.md section 3).
+// Forwarding.
 var (
 	ResolveTooSlow    = retry(503, "resolve_too_slow", "resolve too slow, retry")
 	WorkerRefused     = retry(503, "worker_refused", "worker refused activation, retry")
@@ -77,7 +77,7 @@ var (
 	Loop             = refuse(508, "loop_detected", "loop detected")
 )
 
-// Instance-to-instance calls (protocol.md section 4.5).
+// Instance-to-instance calls.
 var (
 	InvalidSessionSecret = refuse(403, "invalid_session_secret", "invalid session secret")
 	CallerMismatch       = refuse(403, "caller_mismatch", "caller placement mismatch")
@@ -85,7 +85,7 @@ var (
 	DepthExceeded        = refuse(508, "depth_exceeded", "subrequest depth exceeded")
 )
 
-// The registry (product.md section 5). The texts are what is said when there
+// The registry. The texts are what is said when there
 // is nothing more to say: workers and operators get the reason in "error", for
 // instance the name of a wrong field; the code stays.
 var (

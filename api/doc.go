@@ -30,5 +30,5 @@ const (
 )
 
 // MaxBody bounds a request body under /registry: a register body restates up
-// to 10 000 ids of 256 bytes and more (protocol.md section 2.0).
+// to 10 000 ids of 256 bytes and more (docs/protocol.md, "In general").
 const MaxBody = 16 << 20

@@ -23,7 +23,7 @@ type Register struct {
 }
 
 // A RegisterAnswer accepts a registration. Draining is always sent: clients up
-// to 0.14.0 take its absence for an ancient server (protocol.md section 2.1).
+// to 0.14.0 take its absence for an ancient server (docs/protocol.md, "register").
 type RegisterAnswer struct {
 	SessionID     string     `json:"sessionId"`
 	ExpiresInMs   int64      `json:"expiresInMs"`
@@ -87,7 +87,7 @@ func (o *object) challenge() (challenge, value string) {
 }
 
 // namespaces is the list of a worker's namespaces: at least one, no doubles,
-// each one that Pinboard can route (product.md section 1).
+// each one that Pinboard can route (docs/protocol.md, "register").
 func (o *object) namespaces() []string {
 	var list []string
 	if !optional(o, "namespaces", &list, "want a list of strings") || len(list) == 0 {

@@ -21,7 +21,7 @@ import (
 )
 
 // Timeout bounds one call. A node keeps everything inside a call well below it
-// (protocol.md section 2.0); an answer that starts later is Unreachable.
+// (5 s is what the published clients wait); an answer that starts later is Unreachable.
 const Timeout = 5 * time.Second
 
 // A Client holds one node's (or load balancer's) base URL and a bearer token.

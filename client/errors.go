@@ -67,7 +67,7 @@ func unreachable(cause error) *Error { return &Error{Kind: Unreachable, Cause: c
 func malformed() *Error { return &Error{Kind: Malformed, Status: http.StatusOK} }
 
 // rejected sorts an answer that is no 200. Superseded needs its 409;
-// reregister counts with any status (protocol.md section 2.2).
+// reregister counts with any status (docs/protocol.md, "heartbeat").
 func rejected(res *http.Response, body []byte) *Error {
 	e := &Error{Kind: Rejected, Status: res.StatusCode}
 	var b api.Error

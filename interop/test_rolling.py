@@ -24,7 +24,7 @@ def expected(r):
 def gone(r, leaving):
     """An id placed anew on a worker that has closed its listener and whose
     drain no beat has told yet: nothing was delivered, the placement is free
-    again (product.md, retry table: "connect of a new placement failed")."""
+    again (docs/guarantees.md, "Delivery")."""
     return r.code == "worker_unreachable" and any(a <= r.mono <= b for a, b in leaving)
 
 

@@ -8,7 +8,7 @@ import (
 )
 
 // A denial is a request that reaches no instance. Texts and statuses are those
-// of the published clients (protocol.md section 4): Pinboard reads them.
+// of the published clients (docs/protocol.md, "What Pinboard says to workers"): Pinboard reads them.
 type denial struct {
 	status int
 	detail string
@@ -37,7 +37,7 @@ var (
 )
 
 // write answers the request. What is wrong with an upgrade itself is an empty
-// 403 (protocol.md section 4.4).
+// 403, as the published clients answer.
 func (d *denial) write(rw http.ResponseWriter, r *http.Request) {
 	h := rw.Header()
 	if d.status == http.StatusServiceUnavailable {

@@ -87,8 +87,8 @@ func (h *Handler) Handle(namespace string, c Class) {
 // Session is the registration, to look at.
 func (h *Handler) Session() *Session { return h.session }
 
-// ServeHTTP takes a request through the checks of protocol.md section 4.1, in
-// that order, and then to its instance.
+// ServeHTTP takes a request through the checks of the published clients, in
+// their order, and then to its instance.
 func (h *Handler) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	path, ok := strings.CutPrefix(rawPath(r), h.base)
 	if !ok {

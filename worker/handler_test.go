@@ -118,7 +118,7 @@ func TestAttestation(t *testing.T) {
 	})
 }
 
-// The order of protocol.md section 4.1, each check alone.
+// The checks of a forward in their order, each alone.
 func TestChecks(t *testing.T) {
 	bubble(t, func(t *testing.T, g *registry, h *Handler, d *diary) {
 		s := h.Session()

@@ -14,7 +14,7 @@ type lease struct {
 
 // renewed is the lease after an answer: anchored at the sending of the call,
 // so that it never ends later here than at Pinboard, which started counting on
-// receipt (protocol.md section 2.6).
+// receipt (docs/guarantees.md, "The words").
 func (l lease) renewed(sent time.Time, ttl time.Duration) lease {
 	l.until, l.ttl = sent.Add(ttl), ttl
 	return l

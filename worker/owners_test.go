@@ -12,8 +12,8 @@ import (
 )
 
 // A census knows which instances live where. Alive is from the start of Open
-// until the last close hook has returned, which is more than ownership.md
-// section 1 asks for.
+// until the last close hook has returned, which is more than
+// docs/rules.md, "Words", asks for.
 type census struct {
 	mu      sync.Mutex
 	t       *testing.T

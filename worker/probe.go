@@ -32,7 +32,7 @@ func (h *Handler) serveChallenge(rw http.ResponseWriter, r *http.Request) {
 	writeJSON(rw, http.StatusOK, map[string]string{"value": value})
 }
 
-// stats as protocol.md section 3.2 has them.
+// stats in the form of the published clients (docs/protocol.md).
 type stats struct {
 	Draining        bool               `json:"draining"`
 	LeaseFlaps      int                `json:"leaseFlaps"`

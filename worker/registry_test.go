@@ -20,7 +20,7 @@ import (
 )
 
 // A registry is a small Pinboard for tests: sessions with leases, rows with
-// epochs, the rules of protocol.md section 7, and faults. It is the transport
+// epochs, the rules of restating (R6, R7), and faults. It is the transport
 // of its workers and runs on the clock of the bubble.
 type registry struct {
 	t   *testing.T

@@ -270,8 +270,8 @@ func (s *Session) beat(ctx context.Context) {
 	}
 }
 
-// renewed applies the answer to a beat in the order of protocol.md section
-// 2.2: lease, drain, messages, acks.
+// renewed applies the answer to a beat in the order of the published
+// clients: lease, drain, messages, acks.
 func (s *Session) renewed(sent time.Time, grant client.Grant, acked []string) {
 	s.mu.Lock()
 	s.renewLocked(sent, grant)

@@ -2,7 +2,7 @@ package main
 
 import "time"
 
-// drift is how much faster or slower two clocks may run (ownership.md G4).
+// drift is how much faster or slower two clocks may run (G4).
 const drift = 1e-3
 
 // An estimate says that at local time at, the server's clock minus the local

@@ -1,6 +1,6 @@
 // Package upstream is the worker behind every target of the benchmark: a
 // responder so cheap that the proxy in front of it dominates, which can also
-// register with Pinboard as a real worker does (protocol.md sections 2 and 3.1).
+// register with Pinboard as a real worker does (docs/protocol.md, "register").
 package upstream
 
 import (

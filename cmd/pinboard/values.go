@@ -19,7 +19,7 @@ import (
 // Limits of values, each because something breaks beyond it.
 const (
 	minLease      = time.Second      // a beat and a round trip must fit
-	realLease     = 8 * time.Second  // buffer 5 s + beat 3 s of the real client (protocol.md 2.6)
+	realLease     = 8 * time.Second  // buffer 5 s + beat 3 s of the real client
 	maxLease      = 10 * time.Minute // cold starts and dead workers' ids wait this long
 	maxBuckets    = 1024             // every beat writes its lease to every bucket
 	maxPoolIdle   = time.Minute

@@ -1,6 +1,6 @@
 // Package attest mints and verifies the signed identity that rides on every
 // forward: Pinboard-Attestation, a compact JWS under the worker's own secret
-// (protocol.md section 4.2, proved there against the real verifier).
+// (docs/protocol.md, "What Pinboard says to workers").
 package attest
 
 import (
@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	lifetime = 1 * time.Second  // ownership.md F1: no late forward outlives the fence by this token
+	lifetime = 1 * time.Second  // F1: no late forward outlives the fence by this token
 	skew     = 30 * time.Second // what verifiers allow on either side
 )
 

@@ -111,8 +111,8 @@ func New(o Options) *Directory {
 // Hostnames reports whether hostname-aware mode is on.
 func (d *Directory) Hostnames() bool { return d.o.Hostnames }
 
-// Touch opens every bucket, so that the cold start comes once (product.md
-// section 2.3). The node is ready when it has succeeded.
+// Touch opens every bucket, so that the cold start comes once and not bucket
+// by bucket (G2). The node is ready when it has succeeded.
 func (d *Directory) Touch(ctx context.Context) error {
 	return d.each(func(b int) error {
 		return d.o.Store.Update(ctx, b, ownership.Select{}, func(tx *ownership.Tx) error {

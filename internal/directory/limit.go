@@ -11,7 +11,7 @@ import (
 const limiterClients = 100_000
 
 // limiter bounds how many new ids one client may cause on this node. It is off
-// unless a rate is set (product.md names no limit of its own).
+// unless a rate is set (which limit fits, only the operator knows).
 type limiter struct {
 	per   time.Duration // one id per this; 0 is off
 	burst time.Duration // how far ahead of that a client may run

@@ -13,7 +13,7 @@ import (
 
 func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
 
-// A CallerClaim is what an instance says of itself (protocol.md section 4.5).
+// A CallerClaim is what an instance says of itself (docs/protocol.md, "What Pinboard says to workers").
 type CallerClaim struct {
 	Host      string // canonical authority of the call, as in Request
 	Namespace string

@@ -32,7 +32,7 @@ type streak struct {
 }
 
 // Report says what became of a forward and what the request may do next
-// (product.md, retry table). It decides nothing about retries left.
+// (docs/guarantees.md, "Delivery"). It decides nothing about retries left.
 func (d *Directory) Report(ctx context.Context, p Placement, e Event) Verdict {
 	switch e {
 	case Served:

@@ -12,7 +12,7 @@ import (
 )
 
 const (
-	youngSession = 5 * time.Second // its 403s prove nothing yet (product.md, retry table)
+	youngSession = 5 * time.Second // its 403s prove nothing yet (F3)
 	placeTries   = 4               // candidates tried before the roster counts as empty
 )
 

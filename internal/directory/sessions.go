@@ -87,7 +87,7 @@ func (d *Directory) world(w *ownership.Worker) error {
 }
 
 // claims sorts the restated ids by bucket; what cannot be routed is a
-// duplicate at once (protocol.md section 7).
+// duplicate at once (R7).
 func (d *Directory) claims(w *ownership.Worker, instances map[string][]string) (byBucket [][]ownership.Key, bad []ID) {
 	byBucket = make([][]ownership.Key, d.n)
 	served := map[string]bool{}
@@ -277,7 +277,7 @@ func (d *Directory) answer(ctx context.Context, session string, r ownership.Rene
 }
 
 // Release frees rows and returns how many. Unknown rows, wrong epochs and
-// repeats are not errors (protocol.md section 2.3).
+// repeats are not errors (docs/protocol.md, "release, deregister, tag, durability").
 func (d *Directory) Release(ctx context.Context, owner string, items []Release) (n int, err error) {
 	ctx, cancel := d.o.Within(ctx, mutateTime)
 	defer cancel()

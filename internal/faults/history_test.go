@@ -114,7 +114,7 @@ type request struct {
 }
 
 // reach is how long before an activation its resolve can have been: a resolve
-// older than five seconds is not sent (ownership.md F1), and a forward that is
+// older than five seconds is not sent (F1), and a forward that is
 // not acknowledged five seconds later is cut.
 const reach = int64(10 * time.Second)
 

@@ -366,6 +366,6 @@ func ours(m rawtest.Message, status int, code string) bool {
 
 var added = regexp.MustCompile(`(?m)^(Pinboard-Epoch: \d+|Pinboard-Attestation: [^\r]+|X-Forwarded-(For: 127\.0\.0\.1|Host: [^\r]*|Proto: http))\r\n`)
 
-// received is a request as the worker got it, without what product.md section
-// 3 says is added; whether exactly that was added is for FC-33 and FC-57.
+// received is a request as the worker got it, without what a forward adds
+// (docs/protocol.md); whether exactly that was added is for FC-33 and FC-57.
 func received(m rawtest.Message) string { return added.ReplaceAllString(string(m.Raw), "") }

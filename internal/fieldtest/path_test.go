@@ -60,8 +60,8 @@ func TestFC27PathBytesPass(t *testing.T) {
 }
 
 // FC-28: slashes and dots pass as they came unless they climb out of the
-// instance; nobody is redirected. "." and ".." are no ids (product.md section
-// 1: every client and worker in between may resolve them).
+// instance; nobody is redirected. "." and ".." are no ids: every client and
+// worker in between may resolve them.
 func TestFC28SlashesAndDots(t *testing.T) {
 	t.Parallel()
 	n := start(t)

@@ -31,7 +31,7 @@ type Request struct {
 }
 
 // HasBody reports whether a body follows: Content-Length: 0 is none, chunked
-// always is one (product.md section 3).
+// always is one.
 func (r *Request) HasBody() bool {
 	return r.Body == Chunked || r.Body == Length && r.ContentLength > 0
 }

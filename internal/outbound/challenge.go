@@ -13,7 +13,7 @@ import (
 )
 
 // probeTime bounds a probe: the worker's own call, inside which it happens,
-// gives up after 5 s (protocol.md section 2.0).
+// gives up after 5 s (docs/protocol.md, "What Pinboard says to workers").
 const probeTime = 2 * time.Second
 
 const probeBody = 4 << 10

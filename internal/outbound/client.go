@@ -61,8 +61,8 @@ const (
 	reasonForbidden   = "address refused"
 )
 
-// do sends one request with the worker's secret in both headers (protocol.md
-// section 3.1) and reads at most limit bytes. A reason means there is no
+// do sends one request with the worker's secret in both headers (old clients
+// know the second name only) and reads at most limit bytes. A reason means there is no
 // complete answer.
 func (c *Client) do(r *http.Request, secret string, limit int64) (status int, body []byte, reason string) {
 	r.Header.Set(api.HeaderSecret, secret)

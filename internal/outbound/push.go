@@ -19,7 +19,7 @@ const (
 	pushBody  = 4 << 10
 )
 
-// A Push is one callback of the oldest dialect (protocol.md section 3.5).
+// A Push is one callback of the oldest dialect (docs/protocol.md, "What Pinboard says to workers").
 type Push struct {
 	URL, Secret string
 	Path        string         // api.PathWindDown, PathDrain or PathResume

@@ -20,7 +20,7 @@ type Target struct {
 // maxURL is beyond every real advertise URL.
 const maxURL = 2048
 
-// ParseURL judges the form of an advertise URL (product.md section 5): http or
+// ParseURL judges the form of an advertise URL (docs/protocol.md): http or
 // https, a host that is a name or a proper address literal, no userinfo,
 // query, fragment, control or other stray byte. It resolves nothing; which
 // addresses are allowed is Policy's business.

@@ -2,7 +2,7 @@ package ownership
 
 import "time"
 
-// A Message is a control message on a heartbeat answer (protocol.md section 6).
+// A Message is a control message on a heartbeat answer (docs/protocol.md, "heartbeat").
 type Message struct {
 	MsgID    string
 	Type     string // "wind_down"

@@ -3,7 +3,7 @@ package ownership
 import "pinboard"
 
 // Caller proves an instance's identity: session, secret and that a session of
-// the same process owns the calling id (product.md section 5). equal compares
+// the same process owns the calling id. equal compares
 // secrets in constant time.
 func (p *Rules) Caller(tx *Tx, q Query, session, secret string, equal func(a, b string) bool) (string, *pinboard.Refusal) {
 	p.Begin(tx, 0)

@@ -25,7 +25,7 @@ type Found struct {
 }
 
 // Lookup finds the owner of an id, or that it is free, or why neither is so.
-// Order of refusals: product.md sections 1, 2 and 4. A hit on an unconfirmed
+// Unknown namespace, no id, cold, displaced: refusals in this order. A hit on an unconfirmed
 // row confirms it, except for the request that created it (R2, R6).
 func (p *Rules) Lookup(tx *Tx, q Query) (Found, *pinboard.Refusal) {
 	p.Begin(tx, 0)

@@ -149,7 +149,7 @@ func (p *Rules) open(tx *Tx, s *Session, o *Order) bool {
 }
 
 // message is the order as the wire has it: the time left at this delivery, 0
-// for an eviction, null for a revoke (protocol.md section 6).
+// for an eviction, null for a revoke (docs/protocol.md, "heartbeat").
 func (o *Order) message(now Micros) Message {
 	m := Message{MsgID: o.MsgID, Type: "wind_down", NS: o.Key.Namespace, ID: o.Key.ID}
 	if !o.Revoke {

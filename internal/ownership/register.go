@@ -164,8 +164,7 @@ func (p *Rules) letGo(tx *Tx, s *Session) {
 	s.Behind = nil
 }
 
-// reclaim decides one restated id by the table of protocol.md section 7 and
-// R6, R7; false means duplicate.
+// reclaim decides one restated id by R6 and R7; false means duplicate.
 func (p *Rules) reclaim(tx *Tx, k Key, s *Session, e *Enrol) bool {
 	row := tx.Row(k)
 	var owner *Session

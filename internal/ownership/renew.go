@@ -67,7 +67,7 @@ func sameLease(a, b *Lease) bool {
 		a.FailSince == b.FailSince && a.ProvedAt == b.ProvedAt && a.DisplacedBy == b.DisplacedBy && a.Phase == b.Phase
 }
 
-// proved keeps the causes that proofs set and clear (product.md "Degraded").
+// proved keeps the causes that proofs set and clear (docs/rules.md, "Degraded").
 func (p *Rules) proved(tx *Tx, s *Session, proof Proof) {
 	switch proof {
 	case ProofOK:

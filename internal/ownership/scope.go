@@ -65,7 +65,7 @@ func putEnvPolicy(tx *Tx, env, takeover string, epoch int64) {
 }
 
 // admit refuses a registration whose bindings are held by a newer deployment:
-// lower epochs, and an equal epoch of another env (product.md section 4).
+// lower epochs, and an equal epoch of another env (H1).
 func (p *Rules) admit(tx *Tx, w *Worker) error {
 	if !p.Hostnames {
 		return nil

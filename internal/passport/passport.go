@@ -133,7 +133,7 @@ func bearer(authorization []string) (string, bool) {
 	return token, ok && strings.EqualFold(scheme, "Bearer") && token != ""
 }
 
-// The document as protocol.md section 5 shows it. Unknown members are ignored.
+// The document as docs/operating.md, "Tokens", shows it. Unknown members are ignored.
 type document struct {
 	Providers []struct {
 		Type string `json:"type"`

@@ -25,7 +25,7 @@ type Request struct {
 // Choose returns the index of the chosen candidate, -1 if there are none:
 // the caller's own worker; else the one that the affinity key prefers, while
 // its headroom is at least mean/Balance; else the better of two distinct
-// random ones, ties at random (product.md section 2.4).
+// random ones, ties at random.
 func Choose(cs []Candidate, q Request, r *rand.Rand) int {
 	switch len(cs) {
 	case 0:

@@ -18,7 +18,7 @@ func fleet(n int) []Candidate {
 
 func seeded(n uint64) *rand.Rand { return rand.New(rand.NewPCG(n, 7)) }
 
-// dumb is a second, deliberately plain reading of product.md section 2.4.
+// dumb is a second, deliberately plain reading of what Choose promises.
 func dumb(cs []Candidate, q Request, r *rand.Rand) map[int]bool {
 	ok := map[int]bool{}
 	if len(cs) == 0 {

@@ -13,7 +13,7 @@ import (
 )
 
 // maxAllocs is what the proxy's part of the hit path spends of the three that
-// performance.md T8 allows.
+// docs/performance.md allows (T8).
 const maxAllocs = 0
 
 // A lean directory allocates nothing, so that what is counted is the proxy's.

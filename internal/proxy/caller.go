@@ -10,7 +10,7 @@ import (
 
 var callerKinds = h1.SetOf(h1.From, h1.Session, h1.SessionSecret)
 
-// maxDepth bounds a chain of instance calls (protocol.md 4.5).
+// maxDepth bounds a chain of instance calls (docs/protocol.md, "What Pinboard says to workers").
 const maxDepth = 50
 
 // identify proves the calling instance, if the request names one, and returns

@@ -40,7 +40,7 @@ type Directory interface {
 }
 
 // A CallerClaim is what an instance call says about its caller
-// (protocol.md 4.5); nothing in it is proven.
+// (docs/protocol.md, "What Pinboard says to workers"); nothing in it is proven.
 type CallerClaim struct {
 	From    pinboard.Address // the calling instance; Rest is empty
 	Session string

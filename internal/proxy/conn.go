@@ -364,7 +364,7 @@ func (c *conn) hungUp(gone bool) {
 	}
 }
 
-// finLocked acts on a FIN (product.md section 3): inside a request the client
+// finLocked acts on a FIN: inside a request the client
 // has left; behind a complete one the exchange goes on until the worker is
 // silent for the grace. Tunnels read the FIN themselves; a connection that
 // waits for a request is woken to do so.

@@ -251,7 +251,7 @@ func (x *exchange) bodyInHand() bool {
 		x.req.Body == h1.Length && int64(len(x.c.unread())-len(x.head)) >= x.req.ContentLength
 }
 
-// The one loop over placements (product.md section 3, "Retries").
+// The one loop over placements (docs/guarantees.md, "Delivery").
 const (
 	maxReresolve = 2
 	maxReplace   = 1

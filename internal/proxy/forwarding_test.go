@@ -164,7 +164,7 @@ func TestAbsoluteTargetNamesTheHost(t *testing.T) {
 	}
 }
 
-// Hostname mode reads the authority before anything else (product.md section 4).
+// Hostname mode reads the authority before anything else.
 func TestWithoutAHostnameNothingIsRead(t *testing.T) {
 	w := newWorld(t, func(c *proxy.Config) { c.HostnameAware = true })
 	for _, head := range []string{

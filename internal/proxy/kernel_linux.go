@@ -10,7 +10,7 @@ import (
 )
 
 // userTimeout bounds how long sent bytes may stay unacknowledged until the
-// request head has arrived (ownership.md F1).
+// request head has arrived (F1).
 const userTimeout = 5 * time.Second
 
 // hasSpoken reports whether a read of the idle nc would not wait.

@@ -30,7 +30,7 @@ func chunkedBad(chunks string) string {
 	return "HTTP/1.1 403 Forbidden\r\nTransfer-Encoding: chunked\r\n\r\n" + chunks + "0\r\n\r\n"
 }
 
-// The retry table of product.md section 3, row by row; deliveries are counted
+// What is tried again and what is not, row by row; deliveries are counted
 // at both workers. Report answers what the directory would.
 func TestRetryTable(t *testing.T) {
 	t.Parallel()

@@ -171,7 +171,7 @@ func (x *exchange) passInterim(u *upstream, n int) bool {
 	return err == nil
 }
 
-// The exact forms in which a worker says no (protocol.md 4.2, 4.3).
+// The exact forms in which a worker says no (docs/protocol.md, "What Pinboard says to workers").
 const (
 	leaseUnhealthy     = "lease-unhealthy"
 	invalidAttestation = `{"detail":"invalid attestation"}`

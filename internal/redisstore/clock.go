@@ -13,7 +13,7 @@ import (
 // longer than workers are told, so that no unseen step ends one early.
 const Slack = time.Second
 
-// Constants of the estimate (ownership.md G4).
+// Constants of the estimate (G4).
 const (
 	drift      = 1e-3 // how much faster or slower two clocks may run, slewing included
 	tolerance  = ownership.Micros(Slack / time.Microsecond)

@@ -52,7 +52,7 @@ func TestRowsRoundTrip(t *testing.T) {
 	})
 }
 
-// performance.md T12: these two sizes decide the memory of a row.
+// docs/performance.md, T12: these two sizes decide the memory of a row.
 func TestRowSizes(t *testing.T) {
 	plain := ownership.Row{Kind: ownership.Placed, Session: "abcdefghijkl_-01", Epoch: 1 << 60}
 	if n := len(encodeRow(&plain)); n != plainRow {

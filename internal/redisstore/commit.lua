@@ -40,7 +40,7 @@ for group, key in ipairs({ KEYS[2], KEYS[4], KEYS[5] }) do
   end
 end
 
--- Epochs are two 32-bit halves: a double has 53 bits (ownership.md R1).
+-- Epochs are two 32-bit halves: a double has 53 bits (R1).
 local hi, lo
 local function last()
   if hi then return end

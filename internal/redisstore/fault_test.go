@@ -234,7 +234,7 @@ func TestOutOfMemory(t *testing.T) {
 	})
 }
 
-// performance.md T12, with the key: at most 0.6 of the earlier layout's 264.
+// docs/performance.md, T12, with the key: at most 0.6 of the earlier layout's 264.
 func TestRowMemory(t *testing.T) {
 	t.Logf("%.1f bytes per row", rowMemory(t, 100_000))
 }
@@ -258,7 +258,7 @@ func rowMemory(t testing.TB, n int) float64 {
 		err := s.Update(ctx, i/batch%16, ownership.Select{}, func(tx *ownership.Tx) error {
 			tx.Out = ownership.Writes{Rows: map[ownership.Key]*ownership.Row{}}
 			for j := range batch {
-				k := key(fmt.Sprintf("conversation%06d", i+j)) // 18 characters, as performance.md measured
+				k := key(fmt.Sprintf("conversation%06d", i+j)) // 18 characters, as in docs/performance.md
 				r := &ownership.Row{Kind: ownership.Placed, Session: sessionA}
 				if j%2 == 0 {
 					r.Nonce[0] = 1

@@ -264,7 +264,7 @@ func TestHitsOfImpatientCallers(t *testing.T) {
 	wg.Wait()
 }
 
-// performance.md T8.
+// A hit allocates nothing (docs/performance.md, T8).
 func TestHitAllocatesNothing(t *testing.T) {
 	if raceEnabled {
 		t.Skip("the race detector makes pools forget")

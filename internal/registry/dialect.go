@@ -12,7 +12,7 @@ import (
 
 // registration is what the directory keeps of an accepted register call. The
 // facts about the worker's dialect are read off the body once, here
-// (protocol.md section 9.3).
+// (docs/protocol.md, "What Pinboard says to workers").
 func (s *Server) registration(p *passport.Principal, q *api.Register, target outbound.Target, proven bool) *directory.Registration {
 	legacy := s.legacyPath(q, target)
 	return &directory.Registration{
@@ -37,5 +37,5 @@ func (s *Server) legacyPath(q *api.Register, target outbound.Target) bool {
 }
 
 // pushed reports the push dialect: no challenge at registration, so orders are
-// called back; such a client reads no messages (protocol.md section 3.5).
+// called back; such a client reads no messages (docs/protocol.md, "What operators say").
 func pushed(w *ownership.Worker) bool { return !w.Proven }

@@ -98,7 +98,7 @@ func (s *Server) stats(ctx context.Context, at page) (any, error) {
 			return nil, err
 		case err != nil:
 			rows[i].Reason = "ended"
-		case w.PathInURL: // an app's route may answer there (protocol.md section 9.3)
+		case w.PathInURL: // an app's route may answer there
 			rows[i].Stats = outbound.Stats{Status: "unsupported"}
 		default:
 			asked = append(asked, i)
@@ -152,7 +152,7 @@ func mayOrder(p *passport.Principal, hostname string, namespaces ...string) erro
 	return nil
 }
 
-// deleteBinding frees a hostname that a mistaken epoch holds (ownership.md H4).
+// deleteBinding frees a hostname that a mistaken epoch holds (H4).
 func (s *Server) deleteBinding(ctx context.Context, p *passport.Principal, q *api.Binding) (any, error) {
 	if err := mayOrder(p, q.Hostname, q.Namespace); err != nil {
 		return nil, err

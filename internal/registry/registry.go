@@ -64,8 +64,8 @@ type Config struct {
 	RequireProof  bool // registrations without a challenge are refused
 	HostnameAware bool // hostname, env and takeover count
 	// LegacyPaths takes a worker with one namespace that ends its advertise
-	// URL for one of 0.4.1 or older even if it sends a challenge (protocol.md
-	// section 9.3 rule 8). Off, only workers without a challenge are.
+	// URL for one of 0.4.1 or older even if it sends a challenge (0.2.0 to
+	// 0.4.1 do both). Off, only workers without a challenge are.
 	LegacyPaths bool
 
 	Node   func() any               // this node's counts in overview and health; none if nil

@@ -36,7 +36,7 @@ func (s *Server) register(ctx context.Context, p *passport.Principal, q *api.Reg
 }
 
 // authorise holds the registration against the token's limits and the rules
-// for advertise URLs (product.md section 5).
+// for advertise URLs.
 func (s *Server) authorise(p *passport.Principal, q *api.Register) (outbound.Target, error) {
 	for _, ns := range q.Namespaces {
 		if !p.Namespace(ns) {
@@ -107,7 +107,7 @@ var proofs = map[outbound.Outcome]ownership.Proof{
 
 // heartbeat renews a session that this token registered. A pair in the beat is
 // proved first. Whether an unknown session must register again is for Beat to
-// say, which asks every bucket (ownership.md L9).
+// say, which asks every bucket (L9).
 func (s *Server) heartbeat(ctx context.Context, p *passport.Principal, q *api.Heartbeat) (any, error) {
 	w, err := s.Directory.WorkerOf(ctx, q.SessionID)
 	if err != nil && !ends(err) {
@@ -142,7 +142,7 @@ func ends(err error) bool {
 }
 
 // release frees ids. Items that no placement can match are dropped: the answer
-// is 200 for them too (protocol.md section 2.3).
+// is 200 for them too (docs/protocol.md, "release, deregister, tag, durability").
 func (s *Server) release(ctx context.Context, p *passport.Principal, q *api.Releases) (any, error) {
 	items := make([]directory.Release, 0, len(*q))
 	for _, r := range *q {

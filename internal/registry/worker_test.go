@@ -142,7 +142,7 @@ func TestWorkersAreAnsweredInTime(t *testing.T) {
 	}
 }
 
-// Which workers get the old path and the secret on forwards (protocol.md 9.3).
+// Which workers get the old path and the secret on forwards.
 func TestDialect(t *testing.T) {
 	old := func(extra string) string {
 		return `{"clientId":"c","secret":"k","namespaces":["/t"],"advertiseUrl":"http://w/x/t/","headroom":1,"draining":false` + extra + `}`

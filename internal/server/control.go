@@ -9,7 +9,7 @@ import (
 // Control answers everything on the port that is not an instance request:
 // probes, metrics, the registry. Paths are compared exactly and never cleaned;
 // which paths are control paths the data plane decides by the same rule
-// (product.md section 1).
+// (docs/protocol.md, "Endpoints").
 type Control struct {
 	Health   func() Health
 	Metrics  http.Handler

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// drain ends the node without losing a request (product.md section 6):
+// drain ends the node without losing a request (docs/operating.md, "Stop and deploy"):
 //
 //	signal       /readyz 503, answers carry Connection: close, all is served
 //	+ notice     the listener and idle connections close, finite exchanges end

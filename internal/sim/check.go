@@ -10,7 +10,7 @@ import (
 	"pinboard/internal/ownership"
 )
 
-// A checker holds what happened against ownership.md section 1, after every
+// A checker holds what happened against docs/rules.md, "Words", after every
 // step, and stops the run at the first contradiction.
 type checker struct {
 	w          *World
@@ -135,7 +135,7 @@ func (c *checker) look() {
 	}
 }
 
-// holds reports live as ownership.md section 1 defines it.
+// holds reports live as docs/rules.md, "Words", defines it.
 func (in *Instance) holds() bool { return in.live && !in.lapsed && !in.p.lease.over(in.p.w.Now) }
 
 // adopts is rule R: nobody else can have owned the id since.

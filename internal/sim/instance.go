@@ -20,7 +20,7 @@ type hit struct {
 	flow   *flow         // where the bytes of a stream go
 }
 
-// What a worker answers: "ok", or the refusals of protocol.md section 4.
+// What a worker answers: "ok", or a refusal as the real client says it.
 const (
 	served    = "ok"
 	stranger  = "invalid attestation"
@@ -30,7 +30,7 @@ const (
 )
 
 // handle is the worker's side of a forward; the order of checks is that of
-// protocol.md section 4.1.
+// the real client (TestModelAgreesWithTheRealClient).
 func (p *Proc) handle(h hit) string {
 	if h.aud == "" || h.aud != p.session {
 		return stranger

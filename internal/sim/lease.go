@@ -8,7 +8,7 @@ import (
 )
 
 // A Lease is the worker's own view of its right to serve, as the client keeps
-// it (protocol.md section 2.6).
+// it (TestModelAgreesWithTheRealClient).
 type Lease struct {
 	Buffer   time.Duration
 	ttl      time.Duration
@@ -40,8 +40,8 @@ func (l *Lease) Expired(now time.Duration) bool { return l.granted && now >= l.d
 // over reports that the lease has ended as the store knows it, without the cap.
 func (l *Lease) over(now time.Duration) bool { return l.granted && now >= l.promised }
 
-// A Fence remembers the epochs that ids were addressed with (protocol.md
-// section 4.1).
+// A Fence remembers the epochs that ids were addressed with, as
+// the client does.
 type Fence struct {
 	lease *Lease
 	marks map[ownership.Key]*mark

@@ -7,7 +7,7 @@ import (
 	"pinboard/internal/ownership"
 )
 
-// message applies one control message (protocol.md section 6).
+// message applies one control message (docs/protocol.md, "heartbeat").
 func (p *Proc) message(m ownership.Message) {
 	in := p.instances[p.key(m.NS, m.ID)]
 	switch {

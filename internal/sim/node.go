@@ -194,7 +194,7 @@ const (
 	answerLimit = 30 * time.Second
 )
 
-// Serve is the loop of the data plane: product.md's retry table.
+// Serve is the loop of the data plane and its retries (docs/guarantees.md, "Delivery").
 func (n *Node) Serve(q Ask) Outcome {
 	bg := context.Background()
 	avoid, placedAgain, settled := "", false, false

@@ -15,7 +15,7 @@ import (
 
 // A hostTrace drives random deployments of hostname mode and holds every
 // answer against a specification of bindings and owners that is told only what
-// went over the wire (product.md section 4, ownership.md section 6).
+// went over the wire (H1 to H4).
 type hostTrace struct {
 	t        *testing.T
 	rig      Rig

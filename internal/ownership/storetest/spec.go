@@ -6,8 +6,8 @@ import (
 	"pinboard"
 )
 
-// A spec is the executable specification: product.md section 2 and
-// ownership.md in the dumbest form that is still exact for one world without
+// A spec is the executable specification: the rules of docs/rules.md
+// in the dumbest form that is still exact for one world without
 // hostnames. It knows nothing of buckets, transactions, codecs or caches. Time
 // only moves in advance.
 type spec struct {

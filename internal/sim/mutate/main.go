@@ -22,7 +22,7 @@ import (
 
 // A fault is a guard removed: texts of shipped files replaced.
 type fault struct {
-	rule  string // as in ownership.md
+	rule  string // as in docs/rules.md
 	what  string // what the code does without the guard
 	edits []edit
 }
