@@ -89,7 +89,7 @@ func run(ctx context.Context, only, write string) error {
 const header = `# Faults put into the shipped code, and who notices
 
 Written by ` + "`go run ./internal/sim/mutate -write docs/mutations.md`" + `; ` + "`make nightly`" + ` runs it and fails
-if a fault goes unnoticed. Each removes one guard of a rule of ownership. "story" is a file of
+if a fault goes unnoticed. Each removes one guard of a rule of ownership ([rules.md](rules.md)). "story" is a file of
 internal/sim/testdata, "seeds" are the random runs of internal/sim, "test" is a test of the directory or of the
 stores' common suite, "redis" one of the store on a real server.
 
