@@ -10,6 +10,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 )
 
@@ -144,23 +145,32 @@ type document struct {
 	prose string // what cites pages: of Go the comments alone
 }
 
-// documents are the sources, scripts, stories and pages of the repository.
 func documents(t *testing.T) []document {
 	t.Helper()
-	var list []document
-	err := filepath.WalkDir(root, func(p string, d fs.DirEntry, err error) error {
-		if err != nil {
+	list, err := allDocuments()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(list) < 300 {
+		t.Fatalf("only %d files found", len(list))
+	}
+	return list
+}
+
+// allDocuments are the sources, scripts, stories and pages of the repository.
+var allDocuments = sync.OnceValues(func() (list []document, err error) {
+	err = filepath.WalkDir(root, func(p string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
 			return err
-		}
-		if d.IsDir() {
+		case d.IsDir():
 			if name := d.Name(); p != root && (strings.HasPrefix(name, ".") || slices.Contains([]string{"node_modules", "__pycache__", "bin"}, name)) {
 				return fs.SkipDir
 			}
 			return nil
 		}
 		rel := strings.TrimPrefix(filepath.ToSlash(p), root+"/")
-		story := strings.HasPrefix(rel, "internal/sim/testdata/") && strings.HasSuffix(rel, ".txt")
-		if !story && !slices.Contains([]string{".go", ".lua", ".py", ".sh", ".md", ".yaml", ".yml"}, path.Ext(rel)) && path.Base(rel) != "Makefile" {
+		if !worded(rel) {
 			return nil
 		}
 		b, err := os.ReadFile(p)
@@ -174,13 +184,13 @@ func documents(t *testing.T) []document {
 		list = append(list, doc)
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(list) < 300 {
-		t.Fatalf("only %d files found", len(list))
-	}
-	return list
+	return list, err
+})
+
+// worded files say something to a reader: sources, scripts, pages, stories.
+func worded(file string) bool {
+	story := strings.HasPrefix(file, "internal/sim/testdata/") && strings.HasSuffix(file, ".txt")
+	return story || path.Base(file) == "Makefile" || slices.Contains([]string{".go", ".lua", ".py", ".sh", ".md", ".yaml", ".yml"}, path.Ext(file))
 }
 
 // wordsOfGo are the comments of a source, and those with its strings and the
