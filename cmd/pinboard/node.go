@@ -106,6 +106,7 @@ func (n *node) boot(ctx context.Context) error {
 		NoCold: n.cfg.ColdStart == "off", Hostnames: n.cfg.HostnameAware, Balance: n.cfg.BalanceFactor, PlaceRate: n.cfg.PlaceRate,
 		PlaceLimit: int64(n.cfg.RestateAfter), Node: nodeName(), OldNow: s.oldNow, Connect: n.proxy.Connect,
 	})
+	s.doubts.begin(d.Touch)
 	n.store.Store(&s)
 	for first := true; ; first = false {
 		err := d.Touch(ctx)

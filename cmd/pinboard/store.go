@@ -22,6 +22,8 @@ type store struct {
 	guarantee func() redisstore.Guarantee
 	close     func()
 	slack     time.Duration // how far the clock may step unseen
+	doubts    *doubts       // nil in process: its clock cannot be set and nothing restores it
+	disagrees func() string // why the node serves no id, "" while it may; nil in process
 }
 
 // openStore reaches the store. It waits for one that is away; the error is
@@ -32,19 +34,22 @@ func (c *Config) openStore(ctx context.Context, log *slog.Logger) (store, error)
 		alone := redisstore.Guarantee{Reason: "one node alone"}
 		return store{Store: s, guarantee: func() redisstore.Guarantee { return alone }, close: func() {}}, nil
 	}
+	doubts := &doubts{}
 	for attempt := 1; ; attempt++ {
 		s, err := redisstore.Open(ctx, redisstore.Options{
 			URL: c.RedisURL, Prefix: c.KeyPrefix, Buckets: c.Buckets, Hostnames: c.HostnameAware,
 			AllowEvicting: c.AllowEvictingRedis, RequireSafe: c.RequireSafeStore,
-			OnStep: func(addr string) {
-				log.Warn("the clock of a store server stepped; its buckets are cold for a lease", "server", addr)
+			OnStep: func(server string) {
+				log.Warn("the clock of a store server stepped; its buckets begin anew and are cold for a lease", "run", server)
 			},
+			OnDoubt:    doubts.told,
+			OnDisagree: disagreement(log),
 		})
 		switch {
 		case err == nil:
 			g := s.Guarantee()
 			log.Info("store reached", "safe", g.Safe, "guarantee", g.Reason, "attempt", attempt)
-			return store{Store: s, oldNow: s.OldNow, guarantee: s.Guarantee, close: s.Close, slack: redisstore.Slack}, nil
+			return store{Store: s, oldNow: s.OldNow, doubts: doubts, disagrees: s.Disagrees, guarantee: s.Guarantee, close: s.Close, slack: redisstore.Slack}, nil
 		case redisstore.IsConfig(err):
 			return store{}, usageError{"REDIS_URL: " + err.Error()}
 		case ctx.Err() != nil:

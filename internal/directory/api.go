@@ -15,6 +15,7 @@ type Registration struct {
 	Draining    bool                // the worker's own drain
 	Instances   map[string][]string // namespace -> ids the process still holds
 	PrevSession string
+	Heard       time.Time // when the node began to hear the call, by its own clock; zero: now
 }
 
 // An ID names an instance inside the worker's own world.

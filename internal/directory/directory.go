@@ -34,7 +34,7 @@ type Options struct {
 	Rand    rand.Source                                    // time-seeded if nil; guarded by the Directory
 	Secrets func(n int) []byte                             // unpredictable bytes for session ids; crypto/rand if nil
 	Fan     func(n int, do func(i int))                    // runs do for 0..n-1 and waits; concurrently if nil
-	OldNow  func(server string) (ownership.Micros, bool)   // clock of an earlier server (R6); none if nil
+	OldNow  func(gen string) (ownership.Micros, bool)      // what the clock behind an earlier generation shows now (R6); none if nil
 	Connect func(context.Context, *ownership.Worker) error // tries one data-plane connect; none if nil
 	Go      func(func())                                   // runs something in the background; a goroutine if nil
 	Within  Within                                         // bounds a call in time; context.WithTimeout if nil
@@ -134,14 +134,6 @@ func (d *Directory) ColdFor(ctx context.Context) (time.Duration, error) {
 		})
 	})
 	return slices.Max(waits), err
-}
-
-// Chill makes bucket b cold for its longest lease: its server's clock stepped.
-func (d *Directory) Chill(ctx context.Context, b int) error {
-	return d.o.Store.Update(ctx, b, ownership.Select{}, func(tx *ownership.Tx) error {
-		d.rules.Chill(tx)
-		return nil
-	})
 }
 
 // each runs do for every bucket and returns the first error by bucket.

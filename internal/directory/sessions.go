@@ -27,7 +27,7 @@ func (d *Directory) Register(ctx context.Context, reg *Registration) (Grant, err
 	}
 	w.Session, w.Process, w.LeaseMs = d.sessionID(), ProcessOf(w.ClientID, w.Secret), d.o.Lease.Milliseconds()
 	claims, bad := d.claims(&w, reg.Instances)
-	e := ownership.Enrol{Worker: &w, Headroom: reg.Headroom, Draining: reg.Draining, Prev: reg.PrevSession,
+	e := ownership.Enrol{Worker: &w, Headroom: reg.Headroom, Draining: reg.Draining, Prev: reg.PrevSession, Heard: reg.Heard,
 		Longest: d.long.Load(), OldNow: d.o.OldNow}
 	if err := d.admit(ctx, &w, &e, len(reg.Instances) > 0); err != nil {
 		return Grant{}, joined(err)

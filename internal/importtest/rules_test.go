@@ -16,12 +16,13 @@ var rules = map[string]rule{
 	"internal/h1":     {[]string{"."}, "a codec over byte slices"},
 
 	"internal/ownership": {[]string{"."}, "the rules know the vocabulary alone: no store, no node, no wire"},
+	"internal/guard":     {[]string{"internal/ownership"}, "a node's doubt about clocks and histories; every time is handed in"},
 	"internal/directory": {[]string{".", "internal/ownership", "internal/pick"}, "a node's shell around the rules; knows neither stores nor the wire"},
 	"client":             {[]string{".", "api"}, "public: must not drag the server in"},
 
 	"internal/ownership/storetest": {[]string{".", "internal/ownership", "internal/directory"}, "the suite that every store runs"},
 	"internal/memstore":            {[]string{".", "internal/ownership"}, "an adapter of the store port"},
-	"internal/redisstore":          {[]string{".", "internal/ownership", "internal/rawsock"}, "an adapter of the store port"},
+	"internal/redisstore":          {[]string{".", "internal/ownership", "internal/guard", "internal/rawsock"}, "an adapter of the store port"},
 
 	"internal/passport": {[]string{"."}, "who may do what, from the operator's document alone"},
 	"internal/outbound": {[]string{".", "api"}, "requests to workers besides forwards"},
@@ -38,7 +39,7 @@ var rules = map[string]rule{
 		"internal/passport", "internal/outbound", "internal/registry", "internal/attest", "internal/proxy",
 		"internal/metrics", "internal/server"}, "wiring"},
 
-	"internal/sim":        {[]string{".", "internal/ownership", "internal/directory", "internal/memstore", "internal/pick"}, "the rules under one fake clock"},
+	"internal/sim":        {[]string{".", "internal/ownership", "internal/guard", "internal/directory", "internal/memstore", "internal/pick"}, "the rules under one fake clock"},
 	"internal/sim/mutate": {nil, "breaks rules on purpose and runs the tests that must notice"},
 	"internal/importtest": {nil, "reads source files"},
 	"internal/rawtest":    {nil, "a second opinion on the wire shares no line with what it judges"},
@@ -53,7 +54,7 @@ var rules = map[string]rule{
 var outside = map[string]bool{"bench": true, "demo": true, "interop": true}
 
 // pure packages decide; time, chance and the network come from outside.
-var pure = []string{".", "api", "internal/pick", "internal/h1", "internal/ownership", "internal/directory"}
+var pure = []string{".", "api", "internal/pick", "internal/h1", "internal/ownership", "internal/guard", "internal/directory"}
 
 // defaultsOfSeams: where a pure package names the real thing as the default of
 // a seam, so that callers need not.

@@ -42,7 +42,7 @@ func (s *Store) Wipe() { s.Restart(s.server, nil) }
 
 func (b *bucket) clone() *bucket {
 	c := newBucket()
-	c.meta, c.last = b.meta, b.last
+	c.meta, c.last, c.commits = b.meta, b.last, b.commits
 	for _, x := range b.order {
 		c.putRow(x.key, &x.row)
 	}
@@ -63,7 +63,7 @@ func (b *bucket) clone() *bucket {
 // adopt takes over everything of c but the lock.
 func (b *bucket) adopt(c *bucket) {
 	b.meta, b.last, b.rows, b.order, b.sessions = c.meta, c.last, c.rows, c.order, c.sessions
-	b.index, b.bindings, b.orders, b.counts, b.ring = c.index, c.bindings, c.orders, c.counts, c.ring
+	b.index, b.bindings, b.orders, b.counts, b.ring, b.commits = c.index, c.bindings, c.orders, c.counts, c.ring, c.commits
 }
 
 var _ ownership.Store = (*Store)(nil)

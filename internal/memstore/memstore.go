@@ -48,6 +48,7 @@ type bucket struct {
 	orders   map[string][]ownership.Order
 	counts   map[string]int64
 	ring     []ownership.Entry // oldest first
+	commits  int64             // only grows
 }
 
 // A cell is a row and its place in order, so that a walk can go on where it
@@ -107,8 +108,20 @@ func (s *Store) Update(ctx context.Context, n int, _ ownership.Select, rule func
 	return nil
 }
 
+// Commits counts the commits of a bucket that changed something: what has
+// forgotten some shows fewer (G1).
+func (s *Store) Commits(n int) int64 {
+	b := s.buckets[n]
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.commits
+}
+
 // commit applies what a rule wrote.
 func (b *bucket) commit(w *ownership.Writes, now ownership.Micros) {
+	if !w.Empty() {
+		b.commits++
+	}
 	if w.Meta != nil {
 		b.meta = *w.Meta
 	}

@@ -23,6 +23,7 @@ const (
 // A Beat is a decoded heartbeat.
 type Beat struct {
 	Session  string
+	Heard    time.Time // when the node began to hear it, by its own clock; zero: now
 	Headroom float64
 	Draining bool
 	Acks     []string

@@ -14,30 +14,21 @@ func (p *Rules) Collect(tx *Tx, ks []Key) (dropped int) {
 			dropped++
 			continue
 		}
-		if row.Kind == Closing && tx.Now >= row.Made+orderLeases*tx.Meta.Longest {
-			if s := tx.Session(row.Session); p.fate(tx, s) == running && s.due() {
-				tx.PutSession(*s)
-			}
-		}
 	}
 	return dropped
 }
 
-// spent reports a row that means nothing to anybody any more.
+// spent reports a row that means nothing to anybody any more. Looking at a
+// closing row also asks for what is overdue (closing).
 func (p *Rules) spent(tx *Tx, row *Row) bool {
-	claim := func(since Micros) bool { return row.Claim != "" && tx.Now < since+tx.Meta.Longest }
-	if row.Kind == Held {
-		return tx.Now >= row.Until && !claim(row.Until)
-	}
-	s := tx.Session(row.Session)
-	if p.fate(tx, s) != dead {
-		return false
-	}
+	s, state, free := p.holder(tx, row)
 	switch {
-	case s == nil:
+	case state != dead, tx.Now < free:
+		return false
+	case row.Claim != "" && tx.Now < free+tx.Meta.Longest:
+		return false
+	case row.Kind != Placed, s == nil, s.over():
 		return true
-	case s.over():
-		return tx.Now >= freeAt(s) && !claim(freeAt(s))
 	case s.Gen != tx.Meta.Gen:
 		return tx.Now >= tx.Meta.Since+(graceLeases+1)*tx.Meta.Longest
 	}

@@ -137,11 +137,14 @@ func (p *Rules) fate(tx *Tx, s *Session) fate {
 	return dead
 }
 
-// freeAt is when the rows of a dead session became (or become) placeable.
-func freeAt(s *Session) Micros {
+// freeAt is when the rows of a dead session became (or become) placeable. Times
+// of an earlier generation say nothing by this clock: the cold start covers them.
+func (p *Rules) freeAt(tx *Tx, s *Session) Micros {
 	switch {
 	case s == nil:
 		return 0
+	case s.Gen != tx.Meta.Gen:
+		return tx.Meta.Cold
 	case s.over():
 		return s.Free
 	}

@@ -53,40 +53,47 @@ func (p *Rules) Lookup(tx *Tx, q Query) (Found, *pinboard.Refusal) {
 		return vacancy()
 	}
 	f.Row = *row
-	if row.Kind == Held {
-		if tx.Now < row.Until {
-			return f, pinboard.WindingDown
-		}
-		if p.claimed(tx, row, row.Until, q.Host) {
-			return f, pinboard.TakeoverInProgress
-		}
-		return vacancy()
-	}
-	s := tx.Session(row.Session)
-	switch p.fate(tx, s) {
-	case unknown:
+	s, state, free := p.holder(tx, row)
+	switch {
+	case state == running && row.Kind == Placed:
+		f.Session = *s
+		return f, p.serve(tx, &f, row, s, q)
+	case state == unknown:
 		return f, pinboard.ColdStart
-	case dead:
-		if s != nil && tx.Now < freeAt(s) {
-			return f, pinboard.WindingDown
-		}
-		if p.claimed(tx, row, freeAt(s), q.Host) {
-			return f, pinboard.TakeoverInProgress
-		}
-		return vacancy()
+	case state == running, tx.Now < free:
+		return f, pinboard.WindingDown
+	case p.claimed(tx, row, free, q.Host):
+		return f, pinboard.TakeoverInProgress
 	}
-	f.Session = *s
-	return f, p.serve(tx, &f, row, s, q)
+	return vacancy()
 }
 
-// serve judges a row whose owner's lease runs.
-func (p *Rules) serve(tx *Tx, found *Found, row *Row, s *Session, q Query) *pinboard.Refusal {
-	if row.Kind == Closing {
-		if tx.Now >= row.Made+orderLeases*tx.Meta.Longest && s.due() {
-			tx.PutSession(*s)
-		}
-		return pinboard.WindingDown
+// holder is what still stands behind a row: the session of a placed one, and
+// from when on the id is free if it is dead.
+func (p *Rules) holder(tx *Tx, row *Row) (s *Session, state fate, free Micros) {
+	switch row.Kind {
+	case Held:
+		return nil, dead, p.heldUntil(tx, row)
+	case Closing:
+		state, free = p.closing(tx, row)
+		return nil, state, free
 	}
+	s = tx.Session(row.Session)
+	return s, p.fate(tx, s), p.freeAt(tx, s)
+}
+
+// heldUntil is when a held row is free. No wait is longer than the longest
+// lease: what lies further ahead was written by another clock, and the cold
+// start since has covered it (G4).
+func (p *Rules) heldUntil(tx *Tx, row *Row) Micros {
+	if row.Until > tx.Now+tx.Meta.Longest+p.Slack {
+		return tx.Meta.Cold
+	}
+	return row.Until
+}
+
+// serve judges a placed row whose owner's lease runs.
+func (p *Rules) serve(tx *Tx, found *Found, row *Row, s *Session, q Query) *pinboard.Refusal {
 	switch f := s.standing(tx.Meta.Gen); {
 	case f&(IsReplaced|IsSuperseded) != 0:
 		return pinboard.OwnerReplaced

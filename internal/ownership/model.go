@@ -33,7 +33,8 @@ type Row struct {
 	Epoch   pinboard.Epoch
 	Nonce   Nonce          // non-zero: unconfirmed, and whose (R2)
 	Since   pinboard.Epoch // Placed: a release at Since or above frees it (R6); 0: only at Epoch
-	Until   Micros         // Held: not placeable before
+	Others  string         // Closing: further sessions that flush the same id (R7), a space between
+	Until   Micros         // Held, Closing: not placeable before
 	Made    Micros         // Closing: when it began; ordered to restate after four leases
 	Wind    Micros         // Placed: wind-down deadline, 0 none (F4)
 	Claim   string         // hostname that alone may place the id when it frees (H3)
@@ -62,7 +63,6 @@ type Order struct {
 	MsgID     string         `json:"msg"`
 	Key       Key            `json:"key"`
 	Epoch     pinboard.Epoch `json:"epoch"` // of the row when ordered
-	Deadline  Micros         `json:"deadline,omitempty"`
 	Revoke    bool           `json:"revoke,omitempty"`
 	Evict     bool           `json:"evict,omitempty"` // the deadline has passed: delivered with deadline 0
 	Delivered int            `json:"delivered,omitempty"`
@@ -76,8 +76,9 @@ type Cause string
 
 // Causes.
 const (
-	Generation      Cause = "generation" // a server that the bucket had not seen
-	ClockStepped    Cause = "clock_stepped"
+	Generation      Cause = "generation"    // a server that the bucket had not seen
+	ClockStepped    Cause = "clock stepped" // the server's clock is another one (G4)
+	HistoryLost     Cause = "history lost"  // the server shows less than it has shown before (G1)
 	Registered      Cause = "registered"
 	Duplicates      Cause = "duplicates"
 	Replaced        Cause = "replaced"

@@ -16,7 +16,7 @@ func (p *Rules) wind(tx *Tx, k Key, row *Row, s *Session, deadline Micros, msgID
 	row.Wind = deadline
 	tx.PutRow(k, *row)
 	orders := dropKey(tx.Orders(s.Worker.Process), k)
-	orders = append(orders, Order{MsgID: tag(tx.Bucket, msgID), Key: k, Epoch: row.Epoch, Deadline: deadline})
+	orders = append(orders, Order{MsgID: tag(tx.Bucket, msgID), Key: k, Epoch: row.Epoch})
 	tx.PutOrders(s.Worker.Process, orders)
 	tx.Log(Entry{Cause: WindDownOrdered, Key: k.String(), Session: row.Session, Epoch: row.Epoch, Node: p.Node})
 }
@@ -87,7 +87,8 @@ func (p *Rules) deliver(tx *Tx, s *Session, b Pulse) []Message {
 	var out []Message
 	kept := orders[:0]
 	for _, o := range orders {
-		if !p.open(tx, s, &o) {
+		deadline, open := p.open(tx, s, &o)
+		if !open {
 			continue
 		}
 		due := !o.Acked && (s.Acks || o.Delivered < mutedDeliveries) && len(out) < maxMessages
@@ -96,7 +97,7 @@ func (p *Rules) deliver(tx *Tx, s *Session, b Pulse) []Message {
 		}
 		if due {
 			o.Delivered++
-			out = append(out, o.message(tx.Now))
+			out = append(out, o.message(deadline-tx.Now))
 		}
 		if o.Revoke && (o.Acked || !s.Acks && o.Delivered >= mutedDeliveries) {
 			continue
@@ -126,34 +127,35 @@ func (p *Rules) acknowledge(tx *Tx, orders []Order, acks []string) (n int) {
 	return n
 }
 
-// open moves one order on with time; false when its row has ended.
-func (p *Rules) open(tx *Tx, s *Session, o *Order) bool {
+// open moves one order on with time; false when its row has ended. The deadline
+// is the row's.
+func (p *Rules) open(tx *Tx, s *Session, o *Order) (deadline Micros, open bool) {
 	if o.Revoke {
-		return true
+		return 0, true
 	}
 	row := tx.Row(o.Key)
 	if row == nil || row.Kind != Placed || row.Wind == 0 {
-		return false
+		return 0, false
 	}
 	if owner := tx.Session(row.Session); owner == nil || owner.Worker.Process != s.Worker.Process {
-		return false
+		return 0, false
 	}
-	if tx.Now >= o.Deadline && !o.Evict {
+	if tx.Now >= row.Wind && !o.Evict {
 		o.Evict, o.Delivered, o.Passed, o.Acked = true, 0, 0, false
 		o.MsgID += "!"
 	}
-	if tx.Now >= o.Deadline+orderLeases*tx.Meta.Longest {
+	if tx.Now >= row.Wind+orderLeases*tx.Meta.Longest {
 		s.due()
 	}
-	return true
+	return row.Wind, true
 }
 
 // message is the order as the wire has it: the time left at this delivery, 0
 // for an eviction, null for a revoke (docs/protocol.md, "heartbeat").
-func (o *Order) message(now Micros) Message {
+func (o *Order) message(left Micros) Message {
 	m := Message{MsgID: o.MsgID, Type: "wind_down", NS: o.Key.Namespace, ID: o.Key.ID}
 	if !o.Revoke {
-		d := time.Duration(max(o.Deadline-now, 0)) * time.Microsecond
+		d := time.Duration(max(left, 0)) * time.Microsecond
 		if o.Evict {
 			d = 0
 		}

@@ -16,7 +16,9 @@ func (p *Rules) Place(tx *Tx, q Query, session string, seen pinboard.Epoch) (f F
 		return f, nil, false, nil
 	}
 	if f.Row.Session != "" {
-		p.lapse(tx, f.Row.Session)
+		for _, id := range f.Row.closers() {
+			p.lapse(tx, id)
+		}
 	}
 	row := Row{Kind: Placed, Session: session, Nonce: q.Nonce}
 	if f.Row.Claim != "" && f.Row.Claim == q.Host {

@@ -16,9 +16,10 @@ type Enrol struct {
 	Claims   []Key // this bucket's share of the restated ids
 	Prev     string
 	Last     bool
+	Heard    time.Time // when the node began to hear the request, by its own clock; zero: now
 	Longest  Micros
 	Seen     pinboard.Epoch
-	OldNow   func(server string) (Micros, bool) // an old server's clock, carried on (R6)
+	OldNow   func(gen string) (Micros, bool) // the clock behind an earlier generation, carried on (R6)
 }
 
 // ByProcess names the index entry of the newest session of a process.
@@ -43,7 +44,12 @@ func (p *Rules) Admit(tx *Tx, e *Enrol) error {
 			return Wait{"process is registered under another token", time.Second}
 		case s.Ejected && p.fate(tx, s) == running:
 			return Wait{"session was ejected", left(tx.Now, s.Until)}
+		case s.Worker.Session != w.Session && s.Gen == tx.Meta.Gen && s.At > heard(tx, e.Heard):
+			return Wait{"a later registration of this process is there", time.Second}
 		}
+	}
+	if s := tx.Session(w.Session); s != nil && s.Phase >= Succeeded {
+		return Wait{"a later registration of this process is there", time.Second}
 	}
 	if s := tx.Session(tx.Index(ByURL(w.URL))); s != nil && s.Worker.Process != w.Process && p.fate(tx, s) == running {
 		switch {
@@ -56,6 +62,19 @@ func (p *Rules) Admit(tx *Tx, e *Enrol) error {
 	}
 	return p.admit(tx, w)
 }
+
+// heard is the latest that the store's clock can have shown when the node heard
+// of something, at that time of its own: the order of what one process sends
+// (L6).
+func heard(tx *Tx, at time.Time) Micros {
+	if at.IsZero() {
+		return tx.Now
+	}
+	return tx.Now - Micros(float64(tx.Sent.Sub(at).Microseconds())*(1-drift))
+}
+
+// drift is how much faster or slower two sound clocks may run.
+const drift = 1e-3
 
 func left(now, until Micros) time.Duration {
 	return max(time.Duration(until-now)*time.Microsecond, time.Second)
@@ -86,6 +105,7 @@ func (p *Rules) Register(tx *Tx, e *Enrol) (Enrolled, error) {
 			out.Duplicates = append(out.Duplicates, k)
 		}
 	}
+	p.elsewhere(tx, s, e)
 	if e.Last {
 		p.letGo(tx, s)
 	}
@@ -107,7 +127,7 @@ func (p *Rules) enlist(tx *Tx, e *Enrol, out *Enrolled) *Session {
 		if w.Proven {
 			s.ProvedAt = tx.Now
 		}
-		p.succeed(tx, s, tx.Session(tx.Index(ByProcess(w.Process))))
+		p.succeed(tx, s, tx.Session(tx.Index(ByProcess(w.Process))), e)
 		p.replace(tx, s, tx.Session(tx.Index(ByURL(w.URL))))
 		out.Displaced = p.bind(tx, w)
 		tx.PutIndex(ByProcess(w.Process), w.Session)
@@ -126,11 +146,14 @@ func (p *Rules) enlist(tx *Tx, e *Enrol, out *Enrolled) *Session {
 
 // succeed makes s the newest session of its process: older ones forward and
 // renew no more, and what belongs to the process passes on (L6, L9).
-func (p *Rules) succeed(tx *Tx, s *Session, prior *Session) {
+func (p *Rules) succeed(tx *Tx, s *Session, prior *Session, e *Enrol) {
 	if prior == nil || prior.Worker.Session == s.Worker.Session {
 		return
 	}
 	s.Acks, s.Aborts, s.Ordered, s.Drain, s.DrainAt = prior.Acks, prior.Aborts, prior.Ordered, prior.Drain, prior.DrainAt
+	if _, shift := p.ran(tx, prior, e); s.DrainAt != 0 {
+		s.DrainAt += shift
+	}
 	s.Behind = append([]string{prior.Worker.Session}, prior.succeed(s.Worker.Session)...)
 	tx.PutSession(*prior)
 }
@@ -164,39 +187,38 @@ func (p *Rules) letGo(tx *Tx, s *Session) {
 	s.Behind = nil
 }
 
-// reclaim decides one restated id by R6 and R7; false means duplicate.
+// reclaim decides one restated id (docs/protocol.md says what the worker does
+// with the answer; R6, R7); false means duplicate. Within a generation the row
+// of a running session stays its own. In another one nothing says who is right,
+// the row or the worker: whoever is told `duplicates` gets a closing row.
 func (p *Rules) reclaim(tx *Tx, k Key, s *Session, e *Enrol) bool {
 	row := tx.Row(k)
-	var owner *Session
-	if row != nil && row.Kind != Held {
-		owner = tx.Session(row.Session)
-	}
-	if owner == nil {
+	if row == nil || row.Kind != Placed {
 		p.close(tx, k, row, s, e)
 		return false
 	}
-	ran, sameGen := p.ran(tx, owner, e)
-	if owner.Worker.Process != s.Worker.Process {
-		if !ran {
-			p.close(tx, k, row, s, e)
-		}
-		return false
-	}
+	owner := tx.Session(row.Session)
+	mine := owner != nil && owner.Worker.Process == s.Worker.Process
+	here := owner != nil && owner.Gen == tx.Meta.Gen
+	ran, shift := p.ran(tx, owner, e)
 	switch {
-	case row.Kind == Closing, owner.Phase == Ended:
+	case !mine && here && ran:
+		return false
+	case !mine, owner.over():
+		// Over and still named: left out by an earlier restatement, or
+		// deregistered, so it was free for others since.
 		p.close(tx, k, row, s, e)
 		return false
-	case owner.Phase == LetGo && row.Session != s.Worker.Session:
-		// Left out by an earlier restatement, so it was free for others since.
-		p.close(tx, k, row, s, e)
-		return false
-	case sameGen:
+	case here:
 		row.Session, row.Nonce = s.Worker.Session, Nonce{}
 		tx.PutRow(k, *row)
 		return true
 	case ran:
 		if row.Since == 0 {
 			row.Since = row.Epoch
+		}
+		if row.Wind != 0 {
+			row.Wind += shift
 		}
 		row.Session, row.Nonce = s.Worker.Session, Nonce{}
 		tx.MintRow(k, *row, e.Seen)
@@ -206,31 +228,44 @@ func (p *Rules) reclaim(tx *Tx, k Key, s *Session, e *Enrol) bool {
 	return false
 }
 
-// ran reports whether the session's lease runs, in an earlier generation by
-// that server's own clock as this node carries it on (R6).
-func (p *Rules) ran(tx *Tx, s *Session, e *Enrol) (ran, sameGen bool) {
-	if s.over() {
-		return false, s.Gen == tx.Meta.Gen
+// ran reports whether the session's lease runs, in an earlier generation by the
+// clock behind it as this node carries it on (R6); shift is how far the clock
+// of now is ahead of that one.
+func (p *Rules) ran(tx *Tx, s *Session, e *Enrol) (ran bool, shift Micros) {
+	switch {
+	case s == nil, s.over():
+		return false, 0
+	case s.Gen == tx.Meta.Gen:
+		return tx.Before(s.Until), 0
 	}
-	if s.Gen == tx.Meta.Gen {
-		return tx.Before(s.Until), true
+	now, ok := e.OldNow(s.Gen)
+	if !ok {
+		return false, 0
 	}
-	now, ok := e.OldNow(ServerOf(s.Gen))
-	return ok && now < s.Until, false
+	return now < s.Until, tx.Now - now
 }
 
-// close gives a duplicate that no running session owns a closing row: the id
-// is placed nowhere until this process has quit it (R7).
-func (p *Rules) close(tx *Tx, k Key, row *Row, s *Session, e *Enrol) {
-	r := Row{Kind: Closing, Session: s.Worker.Session, Made: tx.Now}
-	if row != nil {
-		if row.Kind == Placed {
-			p.lapse(tx, row.Session)
-		}
-		r.Claim = row.Claim
-		if row.Kind == Closing {
-			r.Made = row.Made
+// elsewhere gives ids that the process holds under another env of an earlier
+// session of its own a closing row there as well: whatever env an id was held
+// under is protected until the instance is closed (H1, R7).
+func (p *Rules) elsewhere(tx *Tx, s *Session, e *Enrol) {
+	if !p.Hostnames {
+		return
+	}
+	for _, k := range e.Claims {
+		for _, id := range s.Behind {
+			old := tx.Session(id)
+			if old == nil || old.Worker.EnvOf(k.Namespace) == k.Env {
+				continue
+			}
+			k.Env = old.Worker.EnvOf(k.Namespace)
+			row := tx.Row(k)
+			if row == nil || row.Kind == Held {
+				continue
+			}
+			if owner := tx.Session(row.Session); row.Kind == Closing || owner == nil || owner.Worker.Process == s.Worker.Process {
+				p.close(tx, k, row, s, e)
+			}
 		}
 	}
-	tx.MintRow(k, r, e.Seen)
 }

@@ -1,11 +1,16 @@
 package ownership
 
-import "pinboard"
+import (
+	"pinboard"
+	"slices"
+)
 
 // free ends a row of which nobody holds an instance. A takeover's claim stays
 // behind for one lease (H3).
 func (p *Rules) free(tx *Tx, k Key, row *Row, until Micros, cause Cause) {
-	tx.Add(PlaceCount(row.Session), -1)
+	if row.Kind == Placed {
+		tx.Add(PlaceCount(row.Session), -1)
+	}
 	tx.Log(Entry{Cause: cause, Key: k.String(), Session: row.Session, Epoch: row.Epoch, Node: p.Node})
 	if row.Claim == "" && until <= tx.Now {
 		tx.DropRow(k)
@@ -27,8 +32,8 @@ func (p *Rules) ReleaseFresh(tx *Tx, k Key, epoch pinboard.Epoch, nonce Nonce) b
 }
 
 // Release frees the row of k for a session of the process that owns it: at the
-// row's epoch; at any epoch from Since on; a closing row at any epoch up to its
-// own; without an epoch only for the very session, and then the id is placed
+// row's epoch; at any epoch from Since on; a closing row at any epoch, for that
+// process; without an epoch only for the very session, and then the id is placed
 // nowhere for one lease (R5-R7). It reports whether it did.
 func (p *Rules) Release(tx *Tx, k Key, session string, epoch pinboard.Epoch, hasEpoch bool) bool {
 	p.Begin(tx, 0)
@@ -36,14 +41,9 @@ func (p *Rules) Release(tx *Tx, k Key, session string, epoch pinboard.Epoch, has
 	if row == nil || by == nil || row.Kind == Held {
 		return false
 	}
-	owner := tx.Session(row.Session)
-	if owner == nil || owner.Worker.Process != by.Worker.Process {
-		return false
-	}
 	var until Micros
-	switch {
-	case !hasEpoch:
-		if row.Session != session {
+	if !hasEpoch {
+		if !slices.Contains(row.closers(), session) {
 			return false
 		}
 		until = tx.Now + tx.Meta.Longest
@@ -51,11 +51,15 @@ func (p *Rules) Release(tx *Tx, k Key, session string, epoch pinboard.Epoch, has
 			by.Aborts = true
 			tx.PutSession(*by)
 		}
-	case row.Kind == Closing:
-		if epoch > row.Epoch {
-			return false
-		}
-	case epoch == row.Epoch:
+	}
+	if row.Kind == Closing {
+		return p.quit(tx, k, row, by, until)
+	}
+	owner := tx.Session(row.Session)
+	switch {
+	case owner == nil || owner.Worker.Process != by.Worker.Process:
+		return false
+	case !hasEpoch, epoch == row.Epoch:
 	case row.Since == 0 || epoch < row.Since || epoch > row.Epoch:
 		return false
 	}
@@ -85,7 +89,7 @@ func (p *Rules) Label(tx *Tx, k Key, session string, epoch pinboard.Epoch, tag s
 func (p *Rules) Deregister(tx *Tx, session string) bool {
 	p.Begin(tx, 0)
 	s := tx.Session(session)
-	if s == nil || s.over() {
+	if s == nil || s.Phase >= Succeeded { // a later registration speaks for the process (L6)
 		return s != nil
 	}
 	s.end(tx.Now)

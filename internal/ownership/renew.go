@@ -13,12 +13,12 @@ type Pulse struct {
 type Standing int
 
 const (
-	Renewed   Standing = iota
-	RestateDue         // renewed, but a restate order is due (L9 limits it)
-	Lost               // unknown, lapsed, succeeded or of an old generation: restate (G2, L3, L6)
-	Unrenewed          // not renewed: degraded for too long, ejected, or replaced (L7)
-	Over               // deregistered
-	Ousted             // superseded (H2)
+	Renewed    Standing = iota
+	RestateDue          // renewed, but a restate order is due (L9 limits it)
+	Lost                // unknown, lapsed, succeeded or of an old generation: restate (G2, L3, L6)
+	Unrenewed           // not renewed: degraded for too long, ejected, or replaced (L7)
+	Over                // deregistered
+	Ousted              // superseded (H2)
 )
 
 // A Renewal is one bucket's answer to a beat.
@@ -49,7 +49,9 @@ func (p *Rules) Renew(tx *Tx, b Pulse) Renewal {
 	if r.Standing <= RestateDue {
 		s.Until = max(s.Until, tx.Now+p.Lease+p.Slack)
 		s.TTL = p.Lease
-		s.Headroom, s.OwnDrain = b.Headroom, b.Draining
+		if at := heard(tx, b.Heard); at >= s.HeardAt { // else it overtook an older one (L6)
+			s.Headroom, s.OwnDrain, s.HeardAt = b.Headroom, b.Draining, at
+		}
 		r.Messages = p.deliver(tx, s, b)
 	}
 	if s.Phase == Due && r.Standing == Renewed && p.MayOrder(&s.Lease, tx.Now) {
@@ -122,7 +124,7 @@ func (p *Rules) deserves(tx *Tx, s *Session, b Pulse) (Standing, string) {
 
 // mayOrder limits restate orders that clients could cause (L9).
 func (p *Rules) MayOrder(l *Lease, now Micros) bool {
-	return !l.Aborts && (l.Ordered == 0 || now >= l.Ordered+orderLeases*l.TTL)
+	return !l.Aborts && (l.Ordered == 0 || l.Ordered > now || now >= l.Ordered+orderLeases*l.TTL)
 }
 
 // MarkRestating records that a restate order is about to be answered, so that

@@ -28,9 +28,10 @@ const (
 	lostMints           = second / 10 // more epochs than a bucket mints while a replica lags (R1)
 )
 
-// begin opens every rule: a server that this bucket has not seen begins a new
-// generation, which is cold for the longest lease and mints above anything an
-// earlier one can have minted in it (G1, G2, G5, R1).
+// Begin opens every rule. A server that this bucket has not seen, a clock that
+// stepped or a history that went back begins a new generation, which is cold
+// for the longest lease and mints above anything an earlier one can have minted
+// in it (G1, G2, G4, G5, R1).
 func (p *Rules) Begin(tx *Tx, longest Micros) {
 	m := tx.Meta
 	longest = max(longest, m.Longest, p.Lease+p.Slack)
@@ -39,15 +40,9 @@ func (p *Rules) Begin(tx *Tx, longest Micros) {
 	}
 	switch {
 	case ServerOf(m.Gen) != tx.Server:
-		m = Meta{Gen: tx.Server + "@" + strconv.FormatInt(tx.Now, 36), Since: tx.Now, Cold: tx.Now + longest + p.Lag, Longest: longest}
-		if p.NoCold {
-			m.Cold = 0
-		}
-		// Also above what an earlier generation minted above its clock and
-		// then lost with its last writes.
-		tx.Out.Floor, tx.Out.Leap = pinboard.Epoch(tx.Now+longest), lostMints
-		tx.PutMeta(m)
-		tx.Log(Entry{Cause: Generation, Node: p.Node})
+		p.generation(tx, longest, Generation)
+	case tx.Doubt != "":
+		p.generation(tx, longest, tx.Doubt)
 	case longest > m.Longest:
 		m.Longest = longest
 		if !p.NoCold {
@@ -57,9 +52,28 @@ func (p *Rules) Begin(tx *Tx, longest Micros) {
 	}
 }
 
+// generation begins a new one.
+func (p *Rules) generation(tx *Tx, longest Micros, cause Cause) {
+	m := Meta{Gen: genName(tx.Server, tx.Now), Since: tx.Now, Cold: tx.Now + longest + p.Lag, Longest: longest}
+	if m.Gen == tx.Meta.Gen {
+		m.Gen = genName(tx.Server, tx.Now+1)
+	}
+	if p.NoCold {
+		m.Cold = 0
+	}
+	// Also above what an earlier generation minted above its clock and then
+	// lost with its last writes.
+	tx.Out.Floor, tx.Out.Leap = pinboard.Epoch(tx.Now+longest), lostMints
+	tx.Doubt = ""
+	tx.PutMeta(m)
+	tx.Log(Entry{Cause: cause, Node: p.Node})
+}
+
+func genName(server string, began Micros) string { return server + "@" + strconv.FormatInt(began, 36) }
+
 // ServerOf is the server that a generation names. Its begin is part of the
-// generation: a server that comes back after another one took over begins a
-// new one, in which its sessions of before must restate (G2).
+// generation: a server whose clock or history is not what it was begins a new
+// one, in which its sessions of before must restate (G2).
 func ServerOf(gen string) string {
 	server, _, _ := strings.Cut(gen, "@")
 	return server
@@ -67,11 +81,3 @@ func ServerOf(gen string) string {
 
 // cold reports that the bucket places nothing new yet.
 func (p *Rules) cold(tx *Tx) bool { return tx.Now < tx.Meta.Cold }
-
-// Chill makes the bucket cold for its longest lease: the store's clock stepped (G4).
-func (p *Rules) Chill(tx *Tx) {
-	p.Begin(tx, 0)
-	m := tx.Meta
-	m.Cold = max(m.Cold, tx.Now+m.Longest+p.Lag)
-	tx.PutMeta(m)
-}

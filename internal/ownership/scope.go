@@ -46,7 +46,7 @@ func (p *Rules) displaced(tx *Tx, host, ns string) bool {
 		return false
 	}
 	b := tx.Binding(p.BindKeyOf(host, ns))
-	return b != nil && tx.Now < b.Wait
+	return b != nil && tx.Now < b.Wait && b.Wait <= tx.Now+2*tx.Meta.Longest+p.Slack // else another clock wrote it
 }
 
 // A policy is what an env does about ids held by another hostname: that of its
@@ -152,7 +152,7 @@ func (p *Rules) foreign(tx *Tx, k Key, row *Row, s *Session, host string, msgID 
 	if envPolicy(tx, k.Env) {
 		return pinboard.HeldElsewhere
 	}
-	if row.Taken != 0 && tx.Now < row.Taken+takeoverRest*tx.Meta.Longest && row.Claim == "" {
+	if row.Taken != 0 && row.Taken <= tx.Now && tx.Now < row.Taken+takeoverRest*tx.Meta.Longest && row.Claim == "" {
 		return pinboard.HeldElsewhere
 	}
 	if row.Claim == "" || row.Wind == 0 {

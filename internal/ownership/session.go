@@ -57,6 +57,7 @@ type Lease struct {
 	TTL         Micros  // length last granted
 	At          Micros  // when the session was registered here
 	Headroom    float64 // last report
+	HeardAt     Micros  // when that report was heard, at the latest: one heard before it is older
 	Beaten      bool    // a beat has shown that the register answer was processed (L5)
 	OwnDrain    bool    // the worker's own drain
 	Drain       bool    // the operator's drain; belongs to the process

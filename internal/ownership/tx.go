@@ -25,7 +25,8 @@ type Tx struct {
 	Sent   time.Time // node's clock just before the read that this view comes from
 	Server string    // generation of the server that answered
 	Bucket int
-	Meta   Meta // as stored, then as PutMeta left it
+	Meta   Meta  // as stored, then as PutMeta left it
+	Doubt  Cause // what the store's guard holds against this generation: the next Begin begins another one; "" nothing
 
 	Out Writes // what the rule has written so far
 	src Source

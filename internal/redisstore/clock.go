@@ -8,9 +8,9 @@ import (
 	"pinboard/internal/ownership"
 )
 
-// Slack is how far a server's clock may step without being noticed: a reading
-// further outside the estimate is a stepped clock. Leases are held that much
-// longer than workers are told, so that no unseen step ends one early.
+// Slack is how much a server's clock may gain in one lease without being noticed
+// (package guard). Leases are held that much longer than workers are told, so
+// that nothing unseen ends one early.
 const Slack = time.Second
 
 // Constants of the estimate (G4).
@@ -19,29 +19,28 @@ const (
 	tolerance  = ownership.Micros(Slack / time.Microsecond)
 	stalled    = 3 * time.Second        // between two ticks of a loop of one second: the node stood still
 	wallJump   = 500 * time.Millisecond // of the wall clock against the monotonic one: it slept
-	keptClocks = 64                     // generations whose clock is carried on
+	keptClocks = 64                     // servers whose clock is carried on
 )
 
-// clocks carries the clock of every server generation on the node's
-// monotonic clock: an interval that certainly holds the server's time. The
-// clock of a past generation stays, so that a node can say what it would show
-// now (R6).
+// clocks carries each server's clock on the node's monotonic clock, which
+// requests are timed by: an interval that holds the server's time. Whether the
+// server's clock can be trusted is the guard's to say.
 type clocks struct {
 	now  func() time.Time
 	base time.Time
 
-	mu    sync.Mutex
-	byGen map[string]*serverClock
-	order []string // oldest first
-	tickT time.Time
+	mu       sync.Mutex
+	byServer map[string]*serverClock
+	order    []string // oldest first
+	tickT    time.Time
 }
 
 func newClocks(now func() time.Time) *clocks {
 	t := now()
-	return &clocks{now: now, base: t, byGen: map[string]*serverClock{}, tickT: t}
+	return &clocks{now: now, base: t, byServer: map[string]*serverClock{}, tickT: t}
 }
 
-// A serverClock is the estimate of one generation; nil while there is none.
+// A serverClock is the estimate of one server; nil while there is none.
 type serverClock struct {
 	est atomic.Pointer[estimate]
 }
@@ -59,75 +58,63 @@ func (e *estimate) carried(x int64) (lo, hi int64) {
 
 func (c *clocks) local(t time.Time) int64 { return t.Sub(c.base).Microseconds() }
 
-// clock is the estimate of a generation, made when first asked for.
-func (c *clocks) clock(gen string) *serverClock {
+// clock is the estimate of a server, made when first asked for.
+func (c *clocks) clock(server string) *serverClock {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	s := c.byGen[gen]
+	s := c.byServer[server]
 	if s == nil {
 		s = &serverClock{}
-		c.byGen[gen] = s
-		c.order = append(c.order, gen)
+		c.byServer[server] = s
+		c.order = append(c.order, server)
 		if len(c.order) > keptClocks {
-			delete(c.byGen, c.order[0])
+			delete(c.byServer, c.order[0])
 			c.order = c.order[1:]
 		}
 	}
 	return s
 }
 
-// tick is called about each second; a gap, or a wall clock that ran away from
-// the monotonic one, means that the node itself stood still or slept, and
-// what it carried proves nothing.
-func (c *clocks) tick() {
+// tick is called about each second. A gap, or a wall clock that ran away from
+// the monotonic one, means that the node may have stood still: what it carried
+// is thrown away until the next reading.
+func (c *clocks) tick() (stoodStill bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	t := c.now()
-	if c.stoodStill(t) {
-		c.discard()
-	}
-	c.tickT = t
+	return c.check(c.now())
 }
 
-func (c *clocks) stoodStill(t time.Time) bool {
+func (c *clocks) check(t time.Time) (stoodStill bool) {
 	mono := t.Sub(c.tickT)
 	wall := t.Round(0).Sub(c.tickT.Round(0))
-	return mono > stalled || (wall-mono).Abs() > wallJump
-}
-
-func (c *clocks) discard() {
-	for _, s := range c.byGen {
+	c.tickT = t
+	if mono <= stalled && (wall-mono).Abs() <= wallJump {
+		return false
+	}
+	for _, s := range c.byServer {
 		s.est.Store(nil)
 	}
+	return mono > stalled
 }
 
-// sample takes a completed reading: the server of generation gen showed now
-// at some moment between sent and received. It reports whether the server's
-// clock stepped against the estimate carried so far; onStep runs before anybody
-// can see the new estimate.
-func (c *clocks) sample(gen string, now ownership.Micros, sent, received time.Time, onStep func()) (stepped bool) {
-	s := c.clock(gen)
+// sample takes a completed reading: the server showed now at some moment
+// between sent and received.
+func (c *clocks) sample(server string, now ownership.Micros, sent, received time.Time) {
+	s := c.clock(server)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.stoodStill(received) {
-		c.discard()
-		c.tickT = received
+	if received.Sub(c.tickT) > stalled {
+		c.check(received)
 	}
 	x := c.local(received)
 	trip := float64(x - c.local(sent))
 	n := &estimate{lo: now - x, hi: now + int64(trip*(1+drift)) + 1 - x, at: x}
 	if old := s.est.Load(); old != nil {
-		lo, hi := old.carried(x)
-		switch {
-		case n.lo > hi+tolerance || n.hi < lo-tolerance:
-			stepped = true
-			onStep()
-		case n.lo <= hi && lo <= n.hi:
+		if lo, hi := old.carried(x); n.lo <= hi && lo <= n.hi {
 			n.lo, n.hi = max(n.lo, lo), min(n.hi, hi)
 		}
 	}
 	s.est.Store(n)
-	return stepped
 }
 
 // bounds is the interval that holds the server's time at t.
@@ -151,16 +138,4 @@ func (c *clocks) until(s *serverClock, deadline ownership.Micros) (time.Time, bo
 	// x + hi + drift*(x-at) <= deadline, solved for x >= at
 	x := e.at + int64(float64(deadline-e.hi-e.at)/(1+drift))
 	return c.base.Add(time.Duration(min(x, deadline-e.hi)) * time.Microsecond), true
-}
-
-// oldNow is what the clock of gen shows now at the latest.
-func (c *clocks) oldNow(gen string) (ownership.Micros, bool) {
-	c.mu.Lock()
-	s := c.byGen[gen]
-	c.mu.Unlock()
-	if s == nil {
-		return 0, false
-	}
-	_, hi, ok := c.bounds(s, c.now())
-	return hi, ok
 }

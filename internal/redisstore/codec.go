@@ -42,6 +42,7 @@ const (
 	fieldTaken
 	fieldClaim
 	fieldTag
+	fieldOthers
 )
 
 func encodeRow(r *ownership.Row) string {
@@ -91,6 +92,9 @@ func appendFields(b []byte, r *ownership.Row) []byte {
 	}
 	if r.Tag != "" {
 		b = appendText(append(b, fieldTag), r.Tag)
+	}
+	if r.Others != "" {
+		b = appendText(append(b, fieldOthers), r.Others)
 	}
 	if len(b) > 0 && r.Nonce != (ownership.Nonce{}) {
 		b = append(append(b, fieldNonce), r.Nonce[:]...)
@@ -142,6 +146,8 @@ func (d *decoder) fields(r *ownership.Row) {
 			r.Claim = d.text()
 		case fieldTag:
 			r.Tag = d.text()
+		case fieldOthers:
+			r.Others = d.text()
 		default:
 			d.bad = true
 		}

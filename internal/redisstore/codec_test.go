@@ -25,7 +25,7 @@ func anyRow(t *rapid.T) ownership.Row {
 		Until: anyMicros.Draw(t, "until"), Made: anyMicros.Draw(t, "made"),
 		Wind: anyMicros.Draw(t, "wind"), Taken: anyMicros.Draw(t, "taken"),
 		Since: pinboard.Epoch(anyMicros.Draw(t, "since")),
-		Claim: anyText.Draw(t, "claim"), Tag: anyText.Draw(t, "tag"),
+		Claim: anyText.Draw(t, "claim"), Tag: anyText.Draw(t, "tag"), Others: anyText.Draw(t, "others"),
 	}
 	if r.Kind != ownership.Held {
 		r.Session = anySession.Draw(t, "session")
@@ -70,7 +70,7 @@ func TestLeasesRoundTrip(t *testing.T) {
 		n := func(name string) int64 { return anyMicros.Draw(t, name) }
 		s := func(name string) string { return anyText.Draw(t, name) }
 		want := ownership.Lease{
-			Gen: s("gen"), Until: n("until"), TTL: n("ttl"), At: n("at"), Headroom: rapid.Float64().Draw(t, "headroom"),
+			Gen: s("gen"), Until: n("until"), TTL: n("ttl"), At: n("at"), Headroom: rapid.Float64().Draw(t, "headroom"), HeardAt: n("heard"),
 			Beaten: b("beaten"), OwnDrain: b("own"), Drain: b("drain"), DrainAt: n("drainat"),
 			Degraded: ownership.Degrade(rapid.Byte().Draw(t, "degraded")), FailSince: n("fail"), ProvedAt: n("proved"),
 			ReplacedBy: s("replaced"), Ordered: n("ordered"), Acks: b("acks"), Aborts: b("aborts"), Ejected: b("ejected"),
@@ -92,7 +92,7 @@ func TestLeasesRoundTrip(t *testing.T) {
 // fails here.
 func TestLeaseHasNoForgottenField(t *testing.T) {
 	full := ownership.Lease{
-		Gen: "g", Until: 1, TTL: 2, At: 3, Headroom: 4, Beaten: true, OwnDrain: true, Drain: true, DrainAt: 5, Degraded: 6,
+		Gen: "g", Until: 1, TTL: 2, At: 3, Headroom: 4, HeardAt: 14, Beaten: true, OwnDrain: true, Drain: true, DrainAt: 5, Degraded: 6,
 		FailSince: 7, ProvedAt: 8, ReplacedBy: "r", Ordered: 11, Acks: true, Aborts: true, Ejected: true, DisplacedBy: "e", DisplacedAt: 13,
 		State: ownership.State{Phase: ownership.LetGo, Asked: 10, Free: 9, Next: "s", Behind: []string{"b"}},
 	}

@@ -9,6 +9,7 @@ import (
 	"strconv"
 
 	"pinboard"
+	"pinboard/internal/guard"
 	"pinboard/internal/ownership"
 )
 
@@ -49,13 +50,21 @@ func (s *Store) commit(ctx context.Context, b int, v *view, tx *ownership.Tx) (v
 	if err != nil {
 		return "", err
 	}
-	if len(r.body) != 2 {
+	if len(r.body) != 3 {
 		return "", errCorrupt
 	}
 	got := verdict(text(r.body[0]))
 	if got != committed {
 		return got, nil
 	}
+	commits, err := strconv.ParseInt(text(r.body[2]), 10, 64)
+	if err != nil {
+		return "", errCorrupt
+	}
+	if tx.Meta.Gen != v.gen {
+		s.header.verified[b].Store(&tx.Meta.Gen) // read for the generation before, and nothing was in between
+	}
+	s.guard.Committed(b, r.reading(), guard.State{Gen: tx.Meta.Gen, Since: tx.Meta.Since, Commits: commits, Longest: tx.Meta.Longest}, tx.Meta.Gen != v.gen)
 	minted := texts(r.body[1])
 	if len(minted) != len(tx.Out.Minted) {
 		return "", errCorrupt
@@ -84,7 +93,13 @@ func (c *change) head(tx *ownership.Tx, l limits) {
 	c.num(l.from)
 	c.num(l.believed)
 	c.num(l.notAfter)
+	gen := ""
+	if tx.Out.Meta != nil {
+		gen = tx.Out.Meta.Gen
+	}
 	c.arg(c.v.meta, c.v.digest)
+	c.num(c.v.commits)
+	c.arg(gen)
 }
 
 // compared lists everything that was read, and the keys of it.
@@ -139,7 +154,6 @@ func (c *change) writes(out *ownership.Writes) error {
 	}
 	if out.Meta != nil {
 		c.hset(keyMeta, "m", encodeMeta(out.Meta))
-		c.arg("set", c.key(c.s.keys.tags[c.b]+genMark), out.Meta.Gen)
 	}
 	for name, id := range out.Index {
 		if id == "" {

@@ -1,22 +1,28 @@
 -- Compare everything that was read, then apply what the rule wrote.
 --
 -- KEYS  1 meta, 2 sessions, 3 workers, 4 index, 5 orders, 6 counts, 7 ring,
---       then the rows and bindings to compare, then others to write
+--       8 history, then the rows and bindings to compare, then others to write
 -- ARGV  1 nonce of the call, 2 server, 3 time of the read, 4 latest time the
 --       node believes in, 5 not-after, 6 meta as read, 7 digest of the roster
---       ("" not read), then how many 8 strings, 9 sessions, 10 index entries,
---       11 orders were read; their values ("" absent; with their names for
+--       ("" not read), 8 commits as read, 9 generation to write ("" unchanged),
+--       then how many 10 strings, 11 sessions, 12 index entries, 13 orders were read; their values ("" absent; with their names for
 --       the last three); then the writes
--- Reply nonce, server, time, verdict, epochs minted (8 bytes each)
+-- Reply nonce, server, time, verdict, epochs minted (8 bytes each), commits
 local now, offset = clock()
 local run = server()
 local minted = {}
+local history = redis.call('GET', KEYS[8])
+local commits = 0
+if history then
+  local high, low = struct.unpack('>I4I4', history)
+  commits = high * 4294967296 + low
+end
 local function reply(verdict)
-  return { ARGV[1], run, string.format('%.0f', now), verdict, minted }
+  return { ARGV[1], run, string.format('%.0f', now), verdict, minted, string.format('%.0f', commits) }
 end
 
 if run ~= ARGV[2] then return reply('server') end
-if now < tonumber(ARGV[3]) then return reply('back') end
+if now < tonumber(ARGV[3]) or commits < tonumber(ARGV[8]) then return reply('back') end
 if now > tonumber(ARGV[4]) then return reply('ahead') end
 if now >= tonumber(ARGV[5]) then return reply('late') end
 if (redis.call('HGET', KEYS[1], 'm') or '') ~= ARGV[6] then return reply('conflict') end
@@ -24,17 +30,17 @@ if ARGV[7] ~= '' and redis.sha1hex(table.concat(redis.call('HGETALL', KEYS[2])))
   return reply('conflict')
 end
 
-local at = 12
-for i = 1, tonumber(ARGV[8]), 1000 do
-  local n = math.min(1000, ARGV[8] - i + 1)
-  local got = redis.call('MGET', unpack(KEYS, 7 + i, 6 + i + n))
+local at = 14
+for i = 1, tonumber(ARGV[10]), 1000 do
+  local n = math.min(1000, ARGV[10] - i + 1)
+  local got = redis.call('MGET', unpack(KEYS, 8 + i, 7 + i + n))
   for j = 1, n do
     if (got[j] or '') ~= ARGV[at] then return reply('conflict') end
     at = at + 1
   end
 end
 for group, key in ipairs({ KEYS[2], KEYS[4], KEYS[5] }) do
-  for _ = 1, tonumber(ARGV[8 + group]) do
+  for _ = 1, tonumber(ARGV[10 + group]) do
     if (redis.call('HGET', key, ARGV[at]) or '') ~= ARGV[at + 1] then return reply('conflict') end
     at = at + 2
   end
@@ -78,6 +84,10 @@ if hi then
   end
   redis.call('HSET', KEYS[1], 'e', struct.pack('>I4I4', hi, lo))
 end
+
+commits = commits + 1
+redis.call('SET', KEYS[8], struct.pack('>I4I4', math.floor(commits / 4294967296), commits % 4294967296) ..
+  (ARGV[9] ~= '' and ARGV[9] or string.sub(history or '', 9)))
 
 local logged = false
 local write = {

@@ -2,6 +2,7 @@ package redisstore
 
 import (
 	"context"
+	"pinboard/internal/guard"
 	"strconv"
 	"time"
 )
@@ -15,16 +16,16 @@ const OffsetClock = "local function clock() local t = redis.call('TIME') local o
 func (o *Options) SetClock(prelude string) { o.clock = prelude }
 
 // SetNow makes the node read its own time from now.
-func (o *Options) SetNow(now func() time.Time) { o.now = now }
+func (o *Options) SetNow(now func() time.Time) {
+	begun := now()
+	o.now, o.raw = now, func() guard.Local { return now().Sub(begun).Microseconds() }
+}
 
 // Look does at once what the background loop does each second.
 func (s *Store) Look() {
-	s.clocks.tick()
+	s.tick()
 	s.look(context.Background(), 1)
 }
-
-// Cold reports that bucket b is to be made cold before its next rule.
-func (s *Store) Cold(b int) bool { return s.cool[b].Load() }
 
 // MetaKey is where bucket b keeps its epoch counter.
 func (s *Store) MetaKey(b int) string { return s.keys.fixed(b)[keyMeta-1] }

@@ -36,7 +36,9 @@ func TestReplicaIsNoStore(t *testing.T) {
 func TestOldServersClock(t *testing.T) {
 	srv := redistest.Start(t)
 	s := open(t, srv.URL())
-	old := srv.Info("server", "run_id")
+	update(t, s, furnish)
+	update(t, s, nothing)
+	old := srv.Info("server", "run_id") + "@1"
 	srv.Restart()
 	for s.Update(context.Background(), 0, ownership.Select{}, nothing) != nil {
 	}

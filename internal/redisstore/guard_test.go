@@ -218,13 +218,13 @@ func TestCallerHungUp(t *testing.T) {
 	}
 }
 
-// G4: a clock that stepped between two readings makes every bucket of the
-// server cold for its longest lease, before any rule runs.
+// G4: a clock that stepped between two readings is told to every rule on a
+// bucket of the server, until it has begun another generation there.
 func TestSteppedClockMakesCold(t *testing.T) {
 	for _, d := range []time.Duration{30 * time.Second, -30 * time.Second} {
 		t.Run(d.String(), func(t *testing.T) {
 			steps := make(chan string, 10)
-			s, srv, step := offset(t, func(o *redisstore.Options) { o.OnStep = func(addr string) { steps <- addr } })
+			s, srv, step := offset(t, func(o *redisstore.Options) { o.OnStep = func(server string) { steps <- server } })
 			for b := range buckets {
 				if err := s.Update(context.Background(), b, ownership.Select{}, furnish); err != nil {
 					t.Fatal(err)
@@ -232,17 +232,24 @@ func TestSteppedClockMakesCold(t *testing.T) {
 			}
 			step(d)
 			for b := range buckets {
-				err := s.Update(context.Background(), b, ownership.Select{}, func(tx *ownership.Tx) error {
-					if left := tx.Meta.Cold - tx.Now; left < 14e6 || left > 15e6 {
-						t.Errorf("bucket %d: cold for %d us", b, left)
+				rules := ownership.Rules{Lease: 15e6}
+				for i, want := range []ownership.Cause{ownership.ClockStepped, ""} {
+					err := s.Update(context.Background(), b, ownership.Select{}, func(tx *ownership.Tx) error {
+						if tx.Doubt != want {
+							t.Errorf("bucket %d, rule %d: doubt %q", b, i+1, tx.Doubt)
+						}
+						rules.Begin(tx, 0)
+						if left := tx.Meta.Cold - tx.Now; left < 14e6 || left > 15e6 {
+							t.Errorf("bucket %d, rule %d: cold for %d us", b, i+1, left)
+						}
+						return nil
+					})
+					if err != nil {
+						t.Fatal(err)
 					}
-					return nil
-				})
-				if err != nil {
-					t.Fatal(err)
 				}
 			}
-			if len(steps) != 1 || <-steps != srv.Addr {
+			if len(steps) != 1 || <-steps != srv.Info("server", "run_id") {
 				t.Error("step not reported once")
 			}
 		})

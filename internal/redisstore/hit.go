@@ -48,11 +48,12 @@ type hitCall struct {
 	got     time.Time // when the reply was read
 	row     []byte
 	lease   []byte
-	gen     []byte
+	gen     []byte // the bucket's history: commits, then generation
 	binding []byte
-	refused bool // the server answered with an error
-	moved   bool // ... that says the bucket lives elsewhere
-	broken  bool // the connection ended first
+	commits int64 // of the bucket, known when the call was sent
+	refused bool  // the server answered with an error
+	moved   bool  // ... that says the bucket lives elsewhere
+	broken  bool  // the connection ended first
 	done    chan struct{}
 }
 
@@ -60,7 +61,7 @@ var hitCalls = sync.Pool{New: func() any { return &hitCall{done: make(chan struc
 
 // Peek implements ownership.Store: one pipelined MGET, no rule, and no
 // allocation when everything is as hinted.
-func (s *Store) Peek(ctx context.Context, b int, hint ownership.Hint) (ownership.Peek, bool, error) {
+func (s *Store) Peek(ctx context.Context, b int, hint ownership.Hint) (p ownership.Peek, ok bool, err error) {
 	n := s.topo.peek(b)
 	if n == nil {
 		return ownership.Peek{}, false, nil
@@ -72,6 +73,10 @@ func (s *Store) Peek(ctx context.Context, b int, hint ownership.Hint) (ownership
 	}
 	call := hitCalls.Get().(*hitCall)
 	call.refused, call.moved, call.broken = false, false, false
+	if call.commits, ok = s.guard.Commits(b); !ok {
+		hitCalls.Put(call)
+		return ownership.Peek{}, false, nil
+	}
 	sent := s.clocks.now()
 	call.sent = sent
 	lone, ok := line.send(call, s.keys, b, &hint, &raw)
@@ -92,7 +97,7 @@ func (s *Store) Peek(ctx context.Context, b int, hint ownership.Hint) (ownership
 		}
 		return ownership.Peek{Sent: sent}, false, unavailable("%v", ctx.Err())
 	}
-	p, ok, err := s.judgeHit(call, line, &hint, &raw)
+	p, ok, err = s.judgeHit(call, line, &hint, &raw)
 	if call.moved {
 		s.topo.suspect(n)
 	}
@@ -128,14 +133,16 @@ func (s *Store) judgeHit(call *hitCall, line *hitConn, hint *ownership.Hint, raw
 
 // current reports a lease of the bucket's generation of now, begun by the
 // server that the connection was made to (G1). A server that comes back after
-// another one took over still has its old leases; their generation is over.
+// another one took over still has its old leases; their generation is over. Nor
+// is it one if the bucket has forgotten commits.
 func current(call *hitCall, line *hitConn) bool {
-	if len(call.lease) < hitGenAt {
+	if len(call.lease) < hitGenAt || len(call.gen) < historyGen || int64(binary.BigEndian.Uint64(call.gen)) < call.commits {
 		return false
 	}
+	gen := call.gen[historyGen:]
 	end := hitGenAt + int(call.lease[hitGenAt-1])
-	return len(call.lease) >= end && bytes.Equal(call.lease[hitGenAt:end], call.gen) &&
-		len(call.gen) > len(line.run) && call.gen[len(line.run)] == '@' && string(call.gen[:len(line.run)]) == line.run
+	return len(call.lease) >= end && bytes.Equal(call.lease[hitGenAt:end], gen) &&
+		len(gen) > len(line.run) && gen[len(line.run)] == '@' && string(gen[:len(line.run)]) == line.run
 }
 
 // bound reports that the hostname shows the key's env and that the worker
@@ -278,9 +285,9 @@ func (c *hitConn) appendHit(dst []byte, k keyspace, b int, hint *ownership.Hint,
 	dst = append(dst, shortRun(c.run)...)
 	dst = append(dst, 1)
 	dst = append(dst, raw[:]...)
-	dst = appendLength(append(dst, "\r\n"...), len(k.tags[b])+len(genMark))
+	dst = appendLength(append(dst, "\r\n"...), len(k.tags[b])+len(historyMark))
 	dst = append(dst, k.tags[b]...)
-	dst = append(dst, genMark...)
+	dst = append(dst, historyMark...)
 	if hint.Bind.Host != "" {
 		dst = appendLength(append(dst, "\r\n"...), k.bindingLen(b, hint.Bind))
 		dst = k.appendBinding(dst, b, hint.Bind)

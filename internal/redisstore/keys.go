@@ -20,7 +20,7 @@ import (
 //	P{i}%o                orders by process
 //	P{i}%c                counts by name
 //	P{i}%r                ring of entries, newest first
-//	P{i}%g                generation, for hits
+//	P{i}%g                8 bytes counting the commits, then the generation
 //	P{i}%b:<host>|<ns>    binding
 //	P{i}%l:<run><token>   lease that hits may rely on; expires with it
 //	P{0}%h                header: format, bucket count, mode
@@ -46,12 +46,13 @@ const (
 	keyOrders
 	keyCounts
 	keyRing
+	keyHistory
 	firstKey // rows and bindings from here
 )
 
 func (k keyspace) fixed(b int) []string {
 	t := k.tags[b]
-	return append(make([]string, 0, 16), t+"%m", t+"%s", t+"%w", t+"%i", t+"%o", t+"%c", t+"%r")
+	return append(make([]string, 0, 16), t+"%m", t+"%s", t+"%w", t+"%i", t+"%o", t+"%c", t+"%r", t+historyMark)
 }
 
 func (k keyspace) header() string { return k.tags[0] + "%h" }
@@ -97,8 +98,12 @@ func (k keyspace) bindingLen(b int, key ownership.BindKey) int {
 	return len(k.tags[b]) + len("%b:") + escapedLen(key.Host, '|') + 1 + len(key.Namespace)
 }
 
-// genMark follows the tag in the key of the bucket's generation.
-const genMark = "%g"
+// historyMark follows the tag in the key of the bucket's history: how many
+// commits it had, and its generation. Hits read it, too.
+const (
+	historyMark = "%g"
+	historyGen  = 8 // where the generation begins
+)
 
 // leaseMark follows the tag in the key of a lease; then come the server and
 // the session's token.

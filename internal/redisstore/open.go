@@ -5,7 +5,8 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"strconv"
+	"pinboard/internal/guard"
+	"pinboard/internal/ownership"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -36,11 +37,13 @@ type Options struct {
 	AllowEvicting bool // accept a maxmemory-policy that evicts
 	RequireSafe   bool // refuse to start below Guarantee.Safe
 
-	OnStep  func(addr string)                              // a server's clock stepped (G4)
-	Observe func(op string, took time.Duration, err error) // each Update, Walk and Entries
+	OnStep     func(server string)                // the clock of a server, named by its run id, stepped (G4)
+	OnDoubt    func(b int, cause ownership.Cause) // bucket b needs a rule soon, to begin another generation (G1, G4)
+	OnDisagree func(reason string)                // this node may serve no ids since the store's header differs (G5); "" again
 
-	clock string           // tests: another clock for the scripts
-	now   func() time.Time // tests: the node's clock
+	clock string             // tests: another clock for the scripts
+	now   func() time.Time   // tests: the node's clock
+	raw   func() guard.Local // tests: the node's clock that is neither set nor slewed
 }
 
 // A ConfigError is a store that this node must not use as it is configured.
@@ -78,11 +81,22 @@ func Open(ctx context.Context, opt Options) (*Store, error) {
 	if opt.now == nil {
 		opt.now = time.Now
 	}
+	if opt.OnDoubt == nil {
+		opt.OnDoubt = func(int, ownership.Cause) {}
+	}
+	if opt.OnDisagree == nil {
+		opt.OnDisagree = func(string) {}
+	}
 	s := &Store{
 		opt: opt, keys: newKeyspace(opt.Prefix, opt.Buckets), scripts: newScripts(opt.clock),
 		clocks: newClocks(opt.now), workers: newWorkers(), nonce: rand.Text()[:8] + ".",
-		cool: make([]atomic.Bool, opt.Buckets), done: make(chan struct{}),
+		done: make(chan struct{}), raw: rawClock(),
+		guard: guard.New(guard.Options{Buckets: opt.Buckets, Slack: tolerance, OnStep: opt.OnStep}),
 	}
+	if opt.raw != nil {
+		s.raw = opt.raw
+	}
+	s.header.verified = make([]atomic.Pointer[string], opt.Buckets)
 	s.topo = newTopology(t, opt.Buckets, s.newHitLine)
 	if err := s.prepare(ctx); err != nil {
 		s.topo.close()
@@ -200,36 +214,6 @@ func infoField(info, name string) string {
 	return ""
 }
 
-// assertHeader writes or compares what all nodes must agree on.
-func (s *Store) assertHeader(ctx context.Context) error {
-	mode := "plain"
-	if s.opt.Hostnames {
-		mode = "hostnames"
-	}
-	want := strings.Join([]string{strconv.Itoa(format), strconv.Itoa(s.opt.Buckets), mode}, " ")
-	n, err := s.topo.node(ctx, 0)
-	if err != nil {
-		return err
-	}
-	if _, err := n.do(ctx, "SET", s.keys.header(), want, "NX"); err != nil && !rueidis.IsRedisNil(err) {
-		return refused(err, "set")
-	}
-	m, err := n.do(ctx, "GET", s.keys.header())
-	if err != nil {
-		return refused(err, "get")
-	}
-	got := strings.Fields(text(m))
-	if len(got) != 3 {
-		return misconfigured("%s in the store is not a header of this program: use another key prefix", s.keys.header())
-	}
-	for i, what := range []string{"format", "bucket count", "mode"} {
-		if w := strings.Fields(want)[i]; got[i] != w {
-			return misconfigured("the store was set up with %s %s, this node has %s", what, got[i], w)
-		}
-	}
-	return nil
-}
-
 // follow keeps an eye on the servers: their clocks each second, where they
 // are and what they guarantee now and then.
 func (s *Store) follow(ctx context.Context) {
@@ -245,7 +229,7 @@ func (s *Store) follow(ctx context.Context) {
 			return
 		case <-tick.C:
 		}
-		s.clocks.tick()
+		s.tick()
 		if !busy.CompareAndSwap(false, true) {
 			continue
 		}
@@ -273,9 +257,10 @@ func (s *Store) look(ctx context.Context, round int) {
 		})
 	}
 	wg.Wait()
+	s.compareHeader(ctx)
+	s.watch(ctx)
 	if round%30 == 0 {
 		s.assess(ctx)
-		s.assertHeader(ctx)
 	}
 }
 

@@ -1,12 +1,12 @@
 -- Everything a rule wants to see of one bucket, at one instant.
 --
 -- KEYS  1 meta, 2 sessions, 3 workers, 4 index, 5 orders, 6 counts, 7 ring,
---       then the rows, then the bindings
+--       8 history, then the rows, then the bindings
 -- ARGV  1 nonce of the call, 2 "1" for the whole roster, then how many
 --       3 rows, 4 sessions, 5 index names, 6 processes, 7 counters, and the
 --       names of the last four
 -- Reply nonce, server, time, meta, rows, bindings, sessions (token, lease,
---       ...), index, orders, counts, digest of the roster
+--       ...), index, orders, counts, digest of the roster, history
 local first, nRows = 8, tonumber(ARGV[3])
 
 local function strings(from, to)
@@ -62,12 +62,12 @@ local function owner(row)
   return '\1' .. string.sub(row, 10, 21)
 end
 
-local rows = strings(8, 7 + nRows)
+local rows = strings(9, 8 + nRows)
 for i = 1, nRows do
   local token = rows[i] and owner(rows[i])
   if token then want(token) end
 end
-local bindings = strings(8 + nRows, #KEYS)
+local bindings = strings(9 + nRows, #KEYS)
 local index = hash(KEYS[4], take(tonumber(ARGV[5])))
 for i = 1, #index do
   if index[i] then want(index[i]) end
@@ -87,4 +87,4 @@ else
   end
 end
 return { ARGV[1], server(), string.format('%.0f', (clock())), redis.call('HGET', KEYS[1], 'm'),
-  rows, bindings, sessions, index, orders, counts, digest }
+  rows, bindings, sessions, index, orders, counts, digest, redis.call('GET', KEYS[8]) }

@@ -50,6 +50,7 @@ func visitLease(v leaseVisitor, l *ownership.Lease) {
 	v.number(&l.TTL)
 	v.number(&l.At)
 	v.float(&l.Headroom)
+	v.number(&l.HeardAt)
 	v.flag(&l.Beaten)
 	v.flag(&l.OwnDrain)
 	v.flag(&l.Drain)

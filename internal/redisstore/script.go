@@ -11,6 +11,7 @@ import (
 
 	"github.com/redis/rueidis"
 
+	"pinboard/internal/guard"
 	"pinboard/internal/ownership"
 )
 
@@ -59,6 +60,8 @@ type reply struct {
 	now            ownership.Micros
 	body           []rueidis.RedisMessage
 	sent, received time.Time
+	asked, came    guard.Local // the same by the clock that is neither set nor slewed
+	verdict        guard.Verdict
 }
 
 // run executes a script on n, by its hash if the server has it. The first
@@ -70,13 +73,13 @@ func (s *Store) run(ctx context.Context, n *node, sc *script, keys, args []strin
 	if err != nil {
 		return nil, err
 	}
-	r := &reply{sent: s.clocks.now()}
+	r := &reply{sent: s.clocks.now(), asked: s.raw()}
 	m, err := c.Do(ctx, c.B().Evalsha().Sha1(sc.sha).Numkeys(int64(len(keys))).Key(keys...).Arg(args...).Build()).ToArray()
 	if e, ok := rueidis.IsRedisErr(err); ok && e.IsNoScript() {
-		r.sent = s.clocks.now()
+		r.sent, r.asked = s.clocks.now(), s.raw()
 		m, err = c.Do(ctx, c.B().Eval().Script(sc.source).Numkeys(int64(len(keys))).Key(keys...).Arg(args...).Build()).ToArray()
 	}
-	r.received = s.clocks.now()
+	r.received, r.came = s.clocks.now(), s.raw()
 	if err = n.judge(ctx, c, err); err != nil && !rueidis.IsRedisNil(err) {
 		return nil, err
 	}
@@ -84,8 +87,12 @@ func (s *Store) run(ctx context.Context, n *node, sc *script, keys, args []strin
 		n.drop(c)
 		return nil, err
 	}
-	s.sampled(n, r)
+	s.sampled(r)
 	return r, nil
+}
+
+func (r *reply) reading() guard.Reading {
+	return guard.Reading{Server: r.gen, Now: r.now, Sent: r.asked, Received: r.came}
 }
 
 func (r *reply) open(m []rueidis.RedisMessage, nonce string) error {

@@ -18,6 +18,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"pinboard/internal/guard"
 	"pinboard/internal/ownership"
 )
 
@@ -37,7 +38,10 @@ type Store struct {
 	workers *workers
 	nonce   string
 	calls   atomic.Uint64
-	cool    []atomic.Bool // buckets whose server's clock stepped (G4)
+	guard   *guard.Guard
+	raw     func() guard.Local // the node's clock that is neither set nor slewed
+	header  header
+	slept   time.Duration // of this machine, at the last tick; the loop's own
 	state   atomic.Pointer[Guarantee]
 	stop    context.CancelFunc
 	done    chan struct{}
@@ -52,67 +56,16 @@ func (s *Store) Buckets() int { return s.opt.Buckets }
 func (s *Store) Update(ctx context.Context, b int, prefetch ownership.Select, rule func(*ownership.Tx) error) error {
 	ctx, cancel := bounded(ctx, opTimeout)
 	defer cancel()
-	begun := s.clocks.now()
-	err := s.update(ctx, b, prefetch, rule)
-	s.observe("update", begun, err)
-	return err
-}
-
-func (s *Store) observe(op string, begun time.Time, err error) {
-	if s.opt.Observe != nil {
-		s.opt.Observe(op, s.clocks.now().Sub(begun), failure(err))
-	}
-}
-
-// failure is err if it is the store's and not the rule's.
-func failure(err error) error {
-	for _, own := range []error{ErrUnavailable, ErrContended, ErrExhausted, errCorrupt} {
-		if errors.Is(err, own) {
-			return err
-		}
-	}
-	return nil
+	return s.update(ctx, b, prefetch, rule)
 }
 
 func (s *Store) update(ctx context.Context, b int, prefetch ownership.Select, rule func(*ownership.Tx) error) error {
 	w := &want{}
 	w.add(prefetch)
-	for {
-		err := s.transact(ctx, b, w, rule, false)
-		if err != errStepped {
-			return err
-		}
-		if err := s.transact(ctx, b, &want{}, coldForALease, true); err != nil {
-			return err
-		}
-		s.cool[b].Store(false)
-	}
-}
-
-// errStepped says that the bucket must be made cold before any rule runs.
-var errStepped = errors.New("clock stepped")
-
-// coldForALease is what a stepped clock does to a bucket (G4); one of another
-// generation begins cold anyway. A cold time of before the step may lie far
-// ahead of a clock that went back: it is replaced.
-func coldForALease(tx *ownership.Tx) error {
-	m := tx.Meta
-	if cold := tx.Now + m.Longest; ownership.ServerOf(m.Gen) == tx.Server && (m.Cold < cold || m.Cold > cold+m.Longest) {
-		m.Cold = cold
-		tx.PutMeta(m)
-		tx.Log(ownership.Entry{Cause: "clock_stepped"})
-	}
-	return nil
-}
-
-func (s *Store) transact(ctx context.Context, b int, w *want, rule func(*ownership.Tx) error, cooling bool) error {
 	for failed := 0; ; {
 		tx, v, err := s.read(ctx, b, w)
 		if err != nil {
 			return err
-		}
-		if !cooling && s.cool[b].Load() {
-			return errStepped
 		}
 		if v != nil {
 			miss, err := runRule(rule, tx)
@@ -147,8 +100,19 @@ func backoff(failed int) time.Duration {
 	return rand.N(time.Millisecond << min(failed, 5))
 }
 
-// read is one view; nil without an error when it was outdated already.
+// read is one view; nil without an error when it was outdated already, or
+// nothing may be decided on it.
 func (s *Store) read(ctx context.Context, b int, w *want) (*ownership.Tx, *view, error) {
+	tx, v, err := s.see(ctx, b, w)
+	if err != nil || v == nil || !v.sure {
+		return nil, nil, err
+	}
+	return tx, v, s.agree(ctx, b, v.gen)
+}
+
+// see is one view with what the guard says of it.
+func (s *Store) see(ctx context.Context, b int, w *want) (*ownership.Tx, *view, error) {
+	known := s.guard.Known(b)
 	keys, args := w.request(s.keys, b)
 	r, n, err := s.onBucket(ctx, b, s.scripts.read, keys, args)
 	if err != nil {
@@ -163,10 +127,12 @@ func (s *Store) read(ctx context.Context, b int, w *want) (*ownership.Tx, *view,
 	}
 	tx := ownership.NewTx(v)
 	tx.Now, tx.Sent, tx.Server, tx.Bucket = r.now, r.sent, r.gen, b
-	v.received = r.received
 	if tx.Meta, err = decodeMeta(v.meta); err != nil {
 		return nil, nil, err
 	}
+	v.received, v.gen, v.reading = r.received, tx.Meta.Gen, r.reading()
+	doubt, sure := s.guard.Judge(b, known, v.reading, guard.State{Gen: v.gen, Since: tx.Meta.Since, Commits: v.commits, Longest: tx.Meta.Longest})
+	tx.Doubt, v.sure = doubt, sure && r.verdict != guard.Unsure
 	return tx, v, nil
 }
 
@@ -202,19 +168,13 @@ func (s *Store) limits(ctx context.Context, v *view, tx *ownership.Tx) limits {
 	return l
 }
 
-// sampled feeds a completed reading to the clock. If it shows that the clock
-// stepped, every bucket of the server is made cold before its next rule runs.
-func (s *Store) sampled(n *node, r *reply) {
-	stepped := s.clocks.sample(r.gen, r.now, r.sent, r.received, func() {
-		for _, b := range s.topo.buckets(n) {
-			s.cool[b].Store(true)
-		}
-	})
-	if stepped && s.opt.OnStep != nil {
-		s.opt.OnStep(n.addr)
-	}
+// sampled feeds a completed reading to the guard, and then to the estimate that
+// hits and commits use.
+func (s *Store) sampled(r *reply) {
+	r.verdict = s.guard.Time(r.reading())
+	s.clocks.sample(r.gen, r.now, r.sent, r.received)
 }
 
-// OldNow is what the clock of a server generation shows now at the latest, as
-// this node carried it on; false when the node has no estimate (R6).
-func (s *Store) OldNow(gen string) (ownership.Micros, bool) { return s.clocks.oldNow(gen) }
+// OldNow is what the clock behind an earlier generation shows now at the
+// latest, as this node carried it on; false when it has lost sight of it (R6).
+func (s *Store) OldNow(gen string) (ownership.Micros, bool) { return s.guard.OldNow(gen, s.raw()) }

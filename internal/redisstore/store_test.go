@@ -190,7 +190,7 @@ func TestRingIsCapped(t *testing.T) {
 	for i := range 3 {
 		update(t, s, func(tx *ownership.Tx) error {
 			for j := range 300 {
-				tx.Log(ownership.Entry{Cause: ownership.Cause(fmt.Sprint(i*300+j))})
+				tx.Log(ownership.Entry{Cause: ownership.Cause(fmt.Sprint(i*300 + j))})
 			}
 			return nil
 		})

@@ -1,11 +1,13 @@
 package redisstore
 
 import (
+	"encoding/binary"
 	"strconv"
 	"time"
 
 	"github.com/redis/rueidis"
 
+	"pinboard/internal/guard"
 	"pinboard/internal/ownership"
 )
 
@@ -67,7 +69,11 @@ type view struct {
 	tokens   []string // of the sessions that were looked up one by one
 	roster   []ownership.Session
 	digest   string // of the roster, when it was read
+	commits  int64  // of the bucket, all generations together
+	gen      string // the bucket's generation as it was read
 	received time.Time
+	reading  guard.Reading
+	sure     bool // the guard lets something be decided on it
 }
 
 type stored[T any] struct {
@@ -175,6 +181,7 @@ const (
 	bodyOrders
 	bodyCounts
 	bodyDigest
+	bodyHistory
 	bodyLen
 )
 
@@ -184,6 +191,9 @@ func newView(w *want, body []rueidis.RedisMessage) (*view, error) {
 		return nil, errCorrupt
 	}
 	v := &view{want: w, meta: text(body[bodyMeta]), digest: text(body[bodyDigest]), sessions: map[string]*session{}}
+	if h := text(body[bodyHistory]); len(h) >= historyGen {
+		v.commits = int64(binary.BigEndian.Uint64([]byte(h)))
+	}
 	var err error
 	if v.rows, err = decodeAll(body[bodyRows], len(w.rows.names), decodeRow); err != nil {
 		return nil, err

@@ -3,6 +3,7 @@ package redisstore
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"strconv"
 	"strings"
 
@@ -19,10 +20,10 @@ const walkMost = 1000
 func (s *Store) Walk(ctx context.Context, b int, cursor string, n int) (rows []ownership.Walked, next string, err error) {
 	ctx, cancel := bounded(ctx, opTimeout)
 	defer cancel()
-	begun := s.clocks.now()
-	rows, next, err = s.walk(ctx, b, cursor, n)
-	s.observe("walk", begun, err)
-	return rows, next, err
+	if s.Disagrees() != "" {
+		return nil, "", errors.Join(ErrUnavailable, ErrDisagrees)
+	}
+	return s.walk(ctx, b, cursor, n)
 }
 
 func (s *Store) walk(ctx context.Context, b int, cursor string, n int) ([]ownership.Walked, string, error) {
@@ -99,10 +100,7 @@ func (s *Store) Entries(ctx context.Context, b int, n int) (list []ownership.Ent
 	}
 	ctx, cancel := bounded(ctx, opTimeout)
 	defer cancel()
-	begun := s.clocks.now()
-	list, err = s.entries(ctx, b, n)
-	s.observe("entries", begun, err)
-	return list, err
+	return s.entries(ctx, b, n)
 }
 
 func (s *Store) entries(ctx context.Context, b int, n int) ([]ownership.Entry, error) {
@@ -128,7 +126,7 @@ func (s *Store) entries(ctx context.Context, b int, n int) ([]ownership.Entry, e
 // outside is the error of a plain read: reported, never followed.
 func (s *Store) outside(n *node, err error) error {
 	s.topo.suspect(n)
-	if failure(err) != nil {
+	if errors.Is(err, ErrUnavailable) {
 		return err
 	}
 	return unavailable("%v", err)

@@ -42,7 +42,7 @@ func open(t *testing.T, change func(*Config)) *house {
 		t.Fatal(err)
 	}
 	h.node = start(t, func(c *Config) {
-		c.Directory, c.Workers = h.dir, outbound.New(outbound.Config{})
+		c.Directory, c.Workers, c.Now = h.dir, outbound.New(outbound.Config{}), clock
 		if change != nil {
 			change(c)
 		}

@@ -72,6 +72,7 @@ type Config struct {
 	Proved func(o outbound.Outcome) // told of each probe's outcome, for metrics
 	Log    *slog.Logger             // slog.Default() if nil
 	Rand   func() float64           // jitter of Retry-After, from 0 to 1; math/rand if nil
+	Now    func() time.Time         // the node\'s clock; time.Now if nil
 }
 
 // A Server is the control plane of one node. Safe for concurrent use.
@@ -91,6 +92,9 @@ func New(c Config) *Server {
 	}
 	if c.Rand == nil {
 		c.Rand = rand.Float64
+	}
+	if c.Now == nil {
+		c.Now = time.Now
 	}
 	if c.Proved == nil {
 		c.Proved = func(outbound.Outcome) {}

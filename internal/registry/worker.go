@@ -16,6 +16,7 @@ import (
 // register accepts a process once its token may speak for it and its URL has
 // proved to end there.
 func (s *Server) register(ctx context.Context, p *passport.Principal, q *api.Register) (any, error) {
+	heard := s.Now() // as for a beat
 	target, err := s.authorise(p, q)
 	if err != nil {
 		return nil, err
@@ -24,7 +25,9 @@ func (s *Server) register(ctx context.Context, p *passport.Principal, q *api.Reg
 	if err != nil {
 		return nil, err
 	}
-	g, err := s.Directory.Register(ctx, s.registration(p, q, target, proven))
+	reg := s.registration(p, q, target, proven)
+	reg.Heard = heard
+	g, err := s.Directory.Register(ctx, reg)
 	if err != nil {
 		return nil, err
 	}
@@ -109,6 +112,7 @@ var proofs = map[outbound.Outcome]ownership.Proof{
 // proved first. Whether an unknown session must register again is for Beat to
 // say, which asks every bucket (L9).
 func (s *Server) heartbeat(ctx context.Context, p *passport.Principal, q *api.Heartbeat) (any, error) {
+	heard := s.Now() // before anything that waits: the order of a process's calls rests on it (L6)
 	w, err := s.Directory.WorkerOf(ctx, q.SessionID)
 	if err != nil && !ends(err) {
 		return nil, err
@@ -117,7 +121,7 @@ func (s *Server) heartbeat(ctx context.Context, p *passport.Principal, q *api.He
 		return nil, denied("session belongs to another token")
 	}
 	known := err == nil
-	b := ownership.Beat{Session: q.SessionID, Headroom: q.Headroom, Draining: q.Draining, Acks: q.Acks, HasAcks: q.HasAcks}
+	b := ownership.Beat{Session: q.SessionID, Heard: heard, Headroom: q.Headroom, Draining: q.Draining, Acks: q.Acks, HasAcks: q.HasAcks}
 	if known && q.Challenge != "" {
 		outcome, _ := s.prove(ctx, outbound.Probe{URL: w.URL, Secret: w.Secret, Challenge: q.Challenge, Value: q.ChallengeValue}, "session "+q.SessionID)
 		b.Proof = proofs[outcome]

@@ -51,6 +51,10 @@ func TestRegister(t *testing.T) {
 	}
 	want := &directory.Registration{Headroom: 512, Worker: ownership.Worker{
 		ClientID: "c1", Secret: "k1", URL: "http://w:8000", Namespaces: []string{"/t"}, Owner: "p/a", Proven: true}}
+	if n.registered.Heard.IsZero() {
+		t.Error("heard at no time")
+	}
+	n.registered.Heard = time.Time{}
 	if d := cmp.Diff(want, n.registered); d != "" {
 		t.Error(d)
 	}
@@ -193,6 +197,10 @@ func TestHeartbeat(t *testing.T) {
 	if a.status != 200 || a.text != want {
 		t.Errorf("%d %s", a.status, a.text)
 	}
+	if n.beat.Heard.IsZero() {
+		t.Error("heard at no time")
+	}
+	n.beat.Heard = time.Time{}
 	if d := cmp.Diff(ownership.Beat{Session: "s1", Headroom: 7, Draining: true, Acks: []string{"m1", "m2"}, HasAcks: true, Proof: ownership.ProofOK}, n.beat); d != "" {
 		t.Error(d)
 	}

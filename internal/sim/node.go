@@ -9,6 +9,7 @@ import (
 
 	"pinboard"
 	"pinboard/internal/directory"
+	"pinboard/internal/guard"
 	"pinboard/internal/ownership"
 )
 
@@ -24,6 +25,7 @@ type Node struct {
 	dir   *directory.Directory
 	conn  *conn
 	flows []*flow
+	slept time.Duration // how long its own clock stood still
 }
 
 // boot starts the node of that number, as a new process.
@@ -36,7 +38,8 @@ func (w *World) boot(i int) *Node {
 		n.boots, n.lease = old.boots+1, old.lease
 	}
 	w.nodes[i] = n
-	n.conn = &conn{w: w, n: n, est: map[string]estimate{}, cool: make([]bool, w.Buckets), ticked: w.Now}
+	n.conn = &conn{w: w, n: n, ticked: w.Now}
+	n.conn.guard = guard.New(guard.Options{Buckets: w.Buckets, Slack: stepLimit, OnStep: func(server string) { w.note("%s: the clock of %s stepped", n.Name, server) }})
 	n.configure()
 	w.Go(&n.Host, func() {
 		for n.dir.Touch(context.Background()) != nil {
@@ -60,13 +63,12 @@ func (n *Node) configure() {
 		Go: func(f func()) { w.Go(&n.Host, f) }})
 }
 
-// pulse reads every bucket's clock each second, as a node does all the time.
+// pulse looks at every bucket each second, as a node does all the time.
 func (n *Node) pulse() {
 	for {
 		n.w.Sleep(time.Second)
 		for b := range n.w.Buckets {
-			// A reading that fails says nothing; the next one comes soon.
-			_ = n.conn.Update(context.Background(), b, ownership.Select{}, func(*ownership.Tx) error { return nil })
+			n.conn.watch(b)
 		}
 	}
 }

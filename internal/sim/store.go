@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"pinboard/internal/guard"
 	"pinboard/internal/memstore"
 	"pinboard/internal/ownership"
 )
@@ -73,25 +74,21 @@ var (
 
 const (
 	opTime     = 1400 * time.Millisecond // for one operation, retries included
-	stepLimit  = Micros(1_000_000)       // a reading further off is a stepped clock (G4)
-	standstill = 3 * time.Second         // a node that stood still for so long trusts no estimate
+	stepLimit  = Micros(1_000_000)       // how much later than it can be a commit may happen
+	standstill = 3 * time.Second         // a node that finds such a gap may have slept
 )
 
 // A conn is a node's side of the store: the same optimistic transactions as
 // on Redis. A rule runs on what was read at one instant; the commit compares
 // everything that was read and looks at the clock and the server's identity.
 type conn struct {
-	w    *World
-	n    *Node
-	to   *Server // nil: whatever is current
-	est  map[string]estimate
-	cool []bool // buckets whose server's clock stepped
+	w  *World
+	n  *Node
+	to *Server // nil: whatever is current
 
+	guard  *guard.Guard  // the real one
 	ticked time.Duration // when the node last found itself running
 }
-
-// An estimate is server time minus the node's, between lo and hi.
-type estimate struct{ lo, hi Micros }
 
 func (c *conn) server() *Server {
 	if c.to != nil && !c.to.gone {
@@ -100,44 +97,19 @@ func (c *conn) server() *Server {
 	return c.w.server
 }
 
-func (c *conn) local(d time.Duration) Micros { return start.Add(d).UnixMicro() }
+// local is the node's own clock, which stands still while its host sleeps.
+func (c *conn) local(d time.Duration) guard.Local { return (d - c.n.slept).Microseconds() }
 
-// tick is called each second: a node that finds a gap stood still itself, and
-// what it carried proves nothing.
+// tick is called each second: a node that finds a gap may have slept.
 func (c *conn) tick() {
 	if c.w.Now-c.ticked > standstill {
-		clear(c.est)
+		c.guard.Slept()
 	}
 	c.ticked = c.w.Now
 }
 
-// sample takes a completed reading; true if the clock stepped (G4).
-func (c *conn) sample(run string, now Micros, sent, received time.Duration) (stepped bool) {
-	c.tick()
-	n := estimate{now - c.local(received), now - c.local(sent) + 1}
-	if old, ok := c.est[run]; ok {
-		switch {
-		case n.lo > old.hi+stepLimit || n.hi < old.lo-stepLimit:
-			stepped = true
-		case n.lo <= old.hi && old.lo <= n.hi:
-			n.lo, n.hi = max(n.lo, old.lo), min(n.hi, old.hi)
-		}
-	}
-	c.est[run] = n
-	if stepped {
-		c.w.note("%s: the clock of %s stepped", c.n.Name, run)
-		for b := range c.cool {
-			c.cool[b] = true
-		}
-	}
-	return stepped
-}
-
-// oldNow is what the clock of an earlier server shows now at the latest (R6).
-func (c *conn) oldNow(gen string) (Micros, bool) {
-	e, ok := c.est[gen]
-	return c.local(c.w.Now) + e.hi, ok
-}
+// oldNow is what the clock behind an earlier generation shows now (R6).
+func (c *conn) oldNow(gen string) (Micros, bool) { return c.guard.OldNow(gen, c.local(c.w.Now)) }
 
 // A verdict is what became of a command at the server.
 type verdict struct {
@@ -149,6 +121,9 @@ type verdict struct {
 	rows []ownership.Walked
 	next string
 	ok   bool // committed, or nothing to commit
+
+	reading guard.Reading
+	trust   guard.Verdict
 }
 
 // send does one command at the server, at one instant on its way. The result
@@ -208,7 +183,8 @@ func (c *conn) send(ctx context.Context, b int, write bool, do func(*Server) ver
 		return v, sent, errAway
 	}
 	if v.now != 0 {
-		c.sample(v.run, v.now, sent, c.w.Now)
+		v.reading = guard.Reading{Server: v.run, Now: v.now, Sent: c.local(sent), Received: c.local(c.w.Now)}
+		v.trust = c.guard.Time(v.reading)
 	}
 	return v, sent, v.err
 }
@@ -222,41 +198,80 @@ func (c *conn) Update(ctx context.Context, b int, sel ownership.Select, rule fun
 	if sel.Roster {
 		return c.atOnce(ctx, b, rule)
 	}
-	if c.cool[b] {
-		c.cool[b] = false
-		if err := c.n.dir.Chill(ctx, b); err != nil {
-			c.cool[b] = true
-			return err
-		}
-	}
 	for range 12 {
-		var t *transaction
-		var ruled error
-		_, sent, err := c.send(ctx, b, false, func(s *Server) verdict {
-			t, ruled = c.read(s, b, c.w.Now, rule)
-			return verdict{now: t.now}
-		})
-		if err != nil {
+		t, err := c.see(ctx, b, rule)
+		switch {
+		case err != nil:
 			return err
-		}
-		if c.cool[b] {
-			return c.Update(ctx, b, sel, rule) // this very reading showed the step
-		}
-		if ruled != nil || t.tx.Out.Empty() {
-			return ruled
-		}
-		v, _, err := c.commit(ctx, b, t, sent)
-		if err != nil {
-			return err
-		}
-		if v.ok {
-			return nil
+		case t == nil:
+			c.w.Sleep(20 * time.Millisecond) // nothing may be decided yet
+		case t.ruled != nil || t.tx.Out.Empty():
+			return t.ruled
+		default:
+			if ok, err := c.commit(ctx, b, t); err != nil || ok {
+				return err
+			}
 		}
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
 	}
 	return errContended
+}
+
+// see runs the rule on one view, with what the guard says of it. No
+// transaction and no error: nothing may be decided on this view. The rule runs
+// at the server, so that one which must be told a doubt is sent once more.
+func (c *conn) see(ctx context.Context, b int, rule func(*ownership.Tx) error) (*transaction, error) {
+	var told ownership.Cause
+	for {
+		known := c.guard.Known(b)
+		var t *transaction
+		v, sent, err := c.send(ctx, b, false, func(s *Server) verdict {
+			t = c.read(s, b, told, rule)
+			return verdict{now: t.now}
+		})
+		if err != nil {
+			return nil, err
+		}
+		t.sent, t.tx.Sent = sent, start.Add(sent)
+		switch doubt, sure := c.guard.Judge(b, known, v.reading, t.state); {
+		case !sure || v.trust == guard.Unsure:
+			return nil, nil
+		case doubt == told:
+			return t, nil
+		default:
+			told = doubt
+		}
+	}
+}
+
+// watch is what a node does each second beside everything else: it looks at a
+// bucket and keeps the record of its watch, like the store on Redis.
+func (c *conn) watch(b int) {
+	ctx, _ := c.w.within(context.Background(), opTime)
+	known := c.guard.Known(b)
+	var t *transaction
+	v, sent, err := c.send(ctx, b, false, func(s *Server) verdict {
+		t = c.read(s, b, "", func(tx *ownership.Tx) error {
+			if since, ok := c.guard.Watching(s.run); ok && ownership.ServerOf(tx.Meta.Gen) == s.run {
+				ownership.ExtendWatch(tx, since)
+			}
+			return nil
+		})
+		return verdict{now: t.now}
+	})
+	if err != nil {
+		return
+	}
+	t.sent = sent
+	c.guard.Watched(b, v.reading, t.watch)
+	switch doubt, sure := c.guard.Judge(b, known, v.reading, t.state); {
+	case doubt != "":
+		c.w.Go(&c.n.Host, func() { _ = c.n.dir.Touch(context.Background()) }) // a node that saw less must not decide before
+	case sure && v.trust != guard.Unsure && !t.tx.Out.Empty():
+		_, _ = c.commit(ctx, b, t)
+	}
 }
 
 // atOnce is for the list of workers, which is only a hint: no time passes, so
@@ -266,27 +281,56 @@ func (c *conn) atOnce(ctx context.Context, b int, rule func(*ownership.Tx) error
 	if s.gone || s.down || s.cut[b] > 0 || s.full || s.still || c.w.net.cut[[2]string{c.n.Name, "store"}] > 0 {
 		return errAway
 	}
-	c.sample(s.run, s.clock(), c.w.Now, c.w.Now)
-	return s.mem.Update(context.Background(), b, ownership.Select{}, rule)
+	known, now := c.guard.Known(b), c.local(c.w.Now)
+	reading := guard.Reading{Server: s.run, Now: s.clock(), Sent: now, Received: now}
+	c.guard.Time(reading)
+	before := s.state(b)
+	doubt, sure := c.guard.Judge(b, known, reading, before)
+	if !sure {
+		return errContended
+	}
+	err := s.mem.Update(context.Background(), b, ownership.Select{}, func(tx *ownership.Tx) error {
+		tx.Doubt = doubt
+		return rule(tx)
+	})
+	if after := s.state(b); err == nil && after != before {
+		c.guard.Committed(b, reading, after, after.Gen != before.Gen)
+	}
+	return err
+}
+
+// state is what a read shows the guard of a bucket.
+func (s *Server) state(b int) guard.State {
+	st := guard.State{Commits: s.mem.Commits(b)}
+	_ = s.mem.Update(context.Background(), b, ownership.Select{}, func(tx *ownership.Tx) error {
+		st.Gen, st.Since, st.Longest = tx.Meta.Gen, tx.Meta.Since, tx.Meta.Longest
+		return errDry
+	})
+	return st
 }
 
 // A transaction is a rule's run on what was read.
 type transaction struct {
-	tx   *ownership.Tx
-	read *reads
-	now  Micros
+	tx    *ownership.Tx
+	read  *reads
+	now   Micros
+	state guard.State     // the bucket before the rule
+	watch ownership.Watch // likewise
+	sent  time.Duration
+	ruled error // what the rule returned
 }
 
 var errDry = errors.New("read only")
 
 // read runs the rule at the server's present without committing.
-func (c *conn) read(s *Server, b int, sent time.Duration, rule func(*ownership.Tx) error) (t *transaction, ruled error) {
+func (c *conn) read(s *Server, b int, doubt ownership.Cause, rule func(*ownership.Tx) error) *transaction {
+	t := &transaction{state: s.state(b)}
 	err := s.mem.Update(context.Background(), b, ownership.Select{}, func(at *ownership.Tx) error {
 		rec := newReads(at)
 		tx := ownership.NewTx(rec)
-		tx.Sent, tx.Now, tx.Server, tx.Bucket, tx.Meta = start.Add(sent), at.Now, at.Server, at.Bucket, at.Meta
-		t = &transaction{tx: tx, read: rec, now: at.Now}
-		ruled = rule(tx)
+		tx.Sent, tx.Now, tx.Server, tx.Bucket, tx.Meta, tx.Doubt = c.w.time(), at.Now, at.Server, at.Bucket, at.Meta, doubt
+		t.tx, t.read, t.now, t.watch = tx, rec, at.Now, ownership.ReadWatch(at)
+		t.ruled = rule(tx)
 		if err := ownership.Audit(tx); err != nil {
 			c.w.check.fail("a rule broke the model: %v", err)
 		}
@@ -296,22 +340,27 @@ func (c *conn) read(s *Server, b int, sent time.Duration, rule func(*ownership.T
 	if !errors.Is(err, errDry) {
 		panic(err)
 	}
-	return t, ruled
+	return t
 }
 
 // commit applies what the rule wrote if nothing that it read has changed, the
-// same server answers, and its clock shows a time that can be true.
-func (c *conn) commit(ctx context.Context, b int, t *transaction, sent time.Duration) (verdict, time.Duration, error) {
-	e := c.est[t.tx.Server]
-	latest := c.local(c.w.Now) + e.hi + stepLimit
+// same server answers and has forgotten nothing, and its clock shows a time
+// that can be true.
+func (c *conn) commit(ctx context.Context, b int, t *transaction) (ok bool, err error) {
+	elapsed := c.local(c.w.Now) - c.local(t.sent)
+	latest := t.now + elapsed + elapsed/1000 + stepLimit
 	notAfter := t.tx.Out.NotAfter
 	if at, ok := ctx.Deadline(); ok {
-		if by := at.UnixMicro() + e.lo; notAfter == 0 || by < notAfter {
+		if by := t.now + at.Sub(c.w.time()).Microseconds(); notAfter == 0 || by < notAfter {
 			notAfter = by
 		}
 	}
-	return c.send(ctx, b, true, func(s *Server) verdict {
+	var after guard.State
+	v, _, err := c.send(ctx, b, true, func(s *Server) verdict {
 		v := verdict{now: s.clock()}
+		if s.mem.Commits(b) < t.state.Commits {
+			return v
+		}
 		err := s.mem.Update(context.Background(), b, ownership.Select{}, func(at *ownership.Tx) error {
 			switch {
 			case at.Server != t.tx.Server, at.Now < t.now, at.Now > latest,
@@ -323,19 +372,28 @@ func (c *conn) commit(ctx context.Context, b int, t *transaction, sent time.Dura
 		})
 		if v.ok = err == nil; v.ok {
 			c.w.check.committed(s, b, &t.tx.Out)
+			after = s.state(b)
 		}
 		return v
 	})
+	if err == nil && v.ok {
+		c.guard.Committed(b, v.reading, after, after.Gen != t.state.Gen)
+	}
+	return v.ok, err
 }
 
 // Peek implements ownership.Store.
 func (c *conn) Peek(ctx context.Context, b int, h ownership.Hint) (ownership.Peek, bool, error) {
 	ctx, _ = c.w.within(ctx, opTime)
+	known, clear := c.guard.Commits(b)
+	if !clear {
+		return ownership.Peek{}, false, nil
+	}
 	v, sent, err := c.send(ctx, b, false, func(s *Server) verdict {
 		p, hit, err := s.mem.Peek(context.Background(), b, h)
-		return verdict{peek: p, hit: hit, err: err, now: s.clock()}
+		return verdict{peek: p, hit: hit && s.mem.Commits(b) >= known, err: err, now: s.clock()}
 	})
-	if err != nil || !v.hit || c.cool[b] {
+	if err != nil || !v.hit {
 		return ownership.Peek{}, false, err
 	}
 	late := v.peek.Sent.Sub(start.Add(sent))

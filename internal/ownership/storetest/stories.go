@@ -28,7 +28,7 @@ func stories(t *testing.T, open func(t *testing.T) Rig) {
 		s := ownership.Session{Worker: &ownership.Worker{Session: row.Session, Process: "p", ClientID: "c", Secret: "s", URL: "http://x", Namespaces: []string{ns},
 			Hostname: "h", Env: "e", Envs: map[string]string{ns: "f"}, Takeover: "deny", BindEpoch: 3, Owner: "o/k", Proven: true, Past: true, LeaseMs: 15000},
 			Lease: ownership.Lease{Gen: "g", Until: 9, TTL: 8, At: 7, Headroom: -0.5, Beaten: true, Degraded: 7, State: ownership.State{Behind: []string{"x"}}, DisplacedBy: "z", DisplacedAt: -1, DrainAt: 4, Drain: true}}
-		o := []ownership.Order{{MsgID: "0.m", Key: key, Epoch: 1<<53 + 1, Deadline: 12, Evict: true, Delivered: 2, Passed: 1}, {MsgID: "n", Key: key, Revoke: true}}
+		o := []ownership.Order{{MsgID: "0.m", Key: key, Epoch: 1<<53 + 1, Evict: true, Delivered: 2, Passed: 1}, {MsgID: "n", Key: key, Revoke: true}}
 		bk := ownership.BindKey{Host: "a|b%", Namespace: ns}
 		update(t, r, func(tx *ownership.Tx) error {
 			tx.PutRow(key, row)

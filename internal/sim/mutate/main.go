@@ -38,9 +38,9 @@ type suite struct {
 
 var suites = []suite{
 	{"story", []string{"-run", "TestStories", "./internal/sim"}},
-	{"test", []string{"./internal/directory", "./internal/ownership/...", "./internal/memstore"}},
+	{"test", []string{"./internal/directory", "./internal/ownership/...", "./internal/memstore", "./internal/guard"}},
 	{"seeds", []string{"-run", "TestSeeds$", "./internal/sim", "-sim.seeds=400", "-sim.noshrink"}},
-	{"redis", []string{"-run", "TestStore$|Epoch|Commit|Changed|Clock|Late", "./internal/redisstore"}},
+	{"redis", []string{"-run", "TestStore$|Epoch|Commit|Changed|Clock|Late|Forgotten|Disagree", "./internal/redisstore"}},
 }
 
 func main() {
