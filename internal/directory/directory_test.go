@@ -51,7 +51,7 @@ func newWorld(t *testing.T, nodes int, tweak ...func(*directory.Options)) *world
 				}
 			},
 			OldNow: func(gen string) (ownership.Micros, bool) {
-				if c := w.old[gen]; c != nil {
+				if c := w.old[ownership.ServerOf(gen)]; c != nil {
 					return c(), true
 				}
 				return 0, false

@@ -13,7 +13,7 @@ var modules = []module{
 	{"github.com/prometheus", false, []string{"internal/metrics"}, "one place speaks Prometheus"},
 	{"github.com/alecthomas/kong", false, []string{"cmd/pinboard"}, "the command line"},
 	{"github.com/cespare/xxhash/v2", false, nil, "buckets and rendezvous"},
-	{"golang.org/x/sys", false, []string{"internal/proxy", "internal/rawsock", "internal/h1"}, "socket options and calls"},
+	{"golang.org/x/sys", false, []string{"internal/proxy", "internal/rawsock", "internal/h1", "internal/redisstore"}, "socket options and calls; clocks that nobody sets"},
 
 	{"github.com/rogpeppe/go-internal", true, nil, "testscript"},
 	{"go.uber.org/goleak", true, nil, "goroutine leaks"},

@@ -144,8 +144,13 @@ func (p *Rules) freeAt(tx *Tx, s *Session) Micros {
 	case s == nil:
 		return 0
 	case s.Gen != tx.Meta.Gen:
-		return tx.Meta.Cold
-	case s.over():
+		return min(s.endsAt(), tx.Meta.Cold)
+	}
+	return s.endsAt()
+}
+
+func (s *Session) endsAt() Micros {
+	if s.over() {
 		return s.Free
 	}
 	return s.Until

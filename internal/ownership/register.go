@@ -178,7 +178,7 @@ func (p *Rules) letGo(tx *Tx, s *Session) {
 			continue
 		}
 		free := tx.Now
-		if !s.Acks {
+		if !s.Acks && p.fate(tx, old) != dead { // else its rows are free already
 			free += tx.Meta.Longest
 		}
 		old.letGo(s.Worker.Session, free)

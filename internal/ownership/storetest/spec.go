@@ -47,9 +47,17 @@ type specRow struct {
 	proc  string
 	epoch pinboard.Epoch
 	fresh bool
-	until time.Duration // held
+	until time.Duration // held, closing: not before
 	gen   int
 	left  time.Duration // its owner left it out of a restatement: free from then on; -1 not
+
+	closers map[string]*specCloser // closing: who still flushes, by process
+}
+
+// A specCloser is a process that was told to quit the id.
+type specCloser struct {
+	gen  int
+	left time.Duration // as of a row
 }
 
 func newSpec(lease time.Duration) *spec {
@@ -83,6 +91,10 @@ func (s *spec) mayPlace() map[string]bool {
 func (s *spec) resolve(id string) (owner string, epoch pinboard.Epoch, refusal *pinboard.Refusal, any map[string]bool) {
 	if r := s.rows[id]; r != nil {
 		switch {
+		case r.state == closing:
+			if refusal := s.closing(r); refusal != nil {
+				return "", 0, refusal, nil
+			}
 		case r.state == held:
 			if s.now < r.until {
 				return "", 0, pinboard.WindingDown, nil
@@ -96,9 +108,6 @@ func (s *spec) resolve(id string) (owner string, epoch pinboard.Epoch, refusal *
 				return "", 0, pinboard.ColdStart, nil
 			}
 		case s.runs(s.procs[r.proc]):
-			if r.state == closing {
-				return "", 0, pinboard.WindingDown, nil
-			}
 			return r.proc, r.epoch, nil, nil
 		}
 	}
@@ -116,6 +125,28 @@ func (s *spec) resolve(id string) (owner string, epoch pinboard.Epoch, refusal *
 		return "", 0, pinboard.NoLiveBackends, nil
 	}
 	return "", 0, nil, any
+}
+
+// closing says why a closing row is not free, nil when all have quit.
+func (s *spec) closing(r *specRow) *pinboard.Refusal {
+	unknown, waits := false, s.now < r.until
+	for name, c := range r.closers {
+		switch {
+		case c.left >= 0:
+			waits = waits || s.now < c.left
+		case c.gen != s.gen:
+			unknown = unknown || s.now < s.cold
+		case s.runs(s.procs[name]):
+			return pinboard.WindingDown
+		}
+	}
+	switch {
+	case unknown:
+		return pinboard.ColdStart
+	case waits:
+		return pinboard.WindingDown
+	}
+	return nil
 }
 
 // placedOn records what the store chose.
@@ -139,17 +170,31 @@ func (s *spec) register(name, session string) (dups map[string]bool) {
 			if r != nil && r.state == placed && r.proc != name && r.gen == s.gen && s.runs(s.procs[r.proc]) && r.left < 0 {
 				continue
 			}
-			if r != nil && r.state == closing && r.proc != name && r.gen == s.gen && s.runs(s.procs[r.proc]) && r.left < 0 {
-				continue
+			c := &specRow{state: closing, left: -1, closers: map[string]*specCloser{name: {s.gen, -1}}}
+			if r != nil && r.state != placed {
+				c.until = r.until
 			}
-			s.rows[id] = &specRow{state: closing, proc: name, gen: s.gen, left: -1}
+			if r != nil {
+				for other, was := range r.closers {
+					if c.closers[other] == nil && (was.left > s.now || was.left < 0 && (was.gen != s.gen && s.now < s.cold || was.gen == s.gen && s.runs(s.procs[other]))) {
+						c.closers[other] = was
+					}
+				}
+			}
+			s.rows[id] = c
 		}
 	}
 	for id, r := range s.rows {
-		if _, restated := p.holds[id]; r.proc == name && r.state != held && !restated && r.left < 0 {
-			if r.left = s.now; !p.acks {
-				r.left += s.lease
-			}
+		free := s.now
+		if lapsed := p.gen == s.gen && s.now >= p.until || p.gen != s.gen && s.now >= s.cold; !p.acks && !lapsed && !p.ended {
+			free += s.lease
+		}
+		_, restated := p.holds[id]
+		if r.proc == name && r.state == placed && !restated && r.left < 0 {
+			r.left = free
+		}
+		if c := r.closers[name]; c != nil && !restated && c.left < 0 {
+			c.left = free
 		}
 	}
 	p.session, p.until, p.gen, p.beaten, p.ordered, p.ended, p.wiped = session, s.now+s.lease, s.gen, false, false, false, false
@@ -175,7 +220,10 @@ func (s *spec) beat(name string) bool {
 // release says whether the row is freed. epoch 0 is an absent epoch.
 func (s *spec) release(name, id string, epoch pinboard.Epoch) bool {
 	r, p := s.rows[id], s.procs[name]
-	if r == nil || r.state == held || r.proc != name || p.wiped || p.session == "" {
+	if r != nil && r.state == closing && !p.wiped && p.session != "" {
+		return s.quit(r, name, id, epoch)
+	}
+	if r == nil || r.state != placed || r.proc != name || p.wiped || p.session == "" {
 		return false
 	}
 	switch {
@@ -185,10 +233,6 @@ func (s *spec) release(name, id string, epoch pinboard.Epoch) bool {
 		}
 		s.rows[id] = &specRow{state: held, until: s.now + s.lease, left: -1}
 		return true
-	case r.state == closing:
-		if r.epoch != 0 && epoch > r.epoch {
-			return false
-		}
 	case epoch != r.epoch:
 		return false
 	}
@@ -196,12 +240,34 @@ func (s *spec) release(name, id string, epoch pinboard.Epoch) bool {
 	return true
 }
 
+// quit is the release of a closing row by one of those who close, at any epoch.
+func (s *spec) quit(r *specRow, name, id string, epoch pinboard.Epoch) bool {
+	c := r.closers[name]
+	if c == nil || epoch == 0 && c.left >= 0 {
+		return false
+	}
+	if delete(r.closers, name); epoch == 0 {
+		r.until = max(r.until, s.now+s.lease)
+	}
+	switch {
+	case len(r.closers) > 0:
+	case s.now < r.until:
+		s.rows[id] = &specRow{state: held, until: r.until, left: -1}
+	default:
+		delete(s.rows, id)
+	}
+	return true
+}
+
 func (s *spec) deregister(name string) {
 	if p := s.procs[name]; !p.wiped && !p.ended {
 		p.ended = true
 		for _, r := range s.rows {
-			if r.proc == name && r.state != held && r.left < 0 {
+			if r.proc == name && r.state == placed && r.left < 0 {
 				r.left = s.now
+			}
+			if c := r.closers[name]; c != nil && c.left < 0 {
+				c.left = s.now
 			}
 		}
 	}

@@ -263,6 +263,9 @@ func (tr *trace) release(name, id string) {
 	if err != nil || (n == 1) != want && !either {
 		tr.fail("released %d %v, want %v", n, err, want)
 	}
+	if want && n == 0 { // it was collected: there is nothing that could wait
+		delete(tr.spec.rows, id)
+	}
 	delete(p.holds, id)
 }
 
@@ -340,9 +343,6 @@ func (tr *trace) rowsAgree() {
 				}
 				got[r.Key.ID] = string(rune(r.Row.Kind))
 				tr.top[r.Key.ID] = max(tr.top[r.Key.ID], r.Row.Epoch)
-				if s := tr.spec.rows[r.Key.ID]; s != nil && s.state == closing && s.epoch == 0 {
-					s.epoch = r.Row.Epoch
-				}
 			}
 			if cursor = next; next == "" {
 				break
@@ -362,6 +362,11 @@ func (tr *trace) rowsAgree() {
 
 // spent rows may have been collected.
 func (tr *trace) spent(r *specRow) bool {
-	return r.state == held && tr.spec.now >= r.until || r.left >= 0 && tr.spec.now >= r.left ||
-		r.state != held && !tr.spec.runs(tr.spec.procs[r.proc])
+	switch r.state {
+	case held:
+		return tr.spec.now >= r.until
+	case closing:
+		return tr.spec.closing(r) == nil
+	}
+	return r.left >= 0 && tr.spec.now >= r.left || !tr.spec.runs(tr.spec.procs[r.proc])
 }

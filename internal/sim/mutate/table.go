@@ -62,7 +62,7 @@ var faults = []fault{
 	one("R5", "anybody may release", release, "	case owner == nil || owner.Worker.Process != by.Worker.Process:\n		return false\n	case !hasEpoch, epoch == row.Epoch:", "	case !hasEpoch, epoch == row.Epoch:"),
 	one("R5", "a release counts at any epoch", release, "	case row.Since == 0 || epoch < row.Since || epoch > row.Epoch:\n		return false\n", ""),
 	one("R5", "a release without an epoch frees at once", release, "		until = tx.Now + tx.Meta.Longest\n", "		until = 0\n"),
-	one("R5", "what a process without acks left out is free at once", register, "		if !s.Acks {\n			free += tx.Meta.Longest\n		}\n", ""),
+	one("R5", "what a process without acks left out is free at once", register, "			free += tx.Meta.Longest\n", "			free += 0\n"),
 	one("R6", "rows come back in a new generation whether or not the lease ran", register, "	case ran:\n", "	case true:\n"),
 	one("R6", "an unknown clock of an old server counts as a running lease", register, "	if !ok {\n		return false, 0\n	}\n	return now < s.Until", "	if !ok {\n		return true, 0\n	}\n	return now < s.Until"),
 	one("R6", "a row keeps its epoch in a new generation", register, "		tx.MintRow(k, *row, e.Seen)\n		return true\n", "		tx.PutRow(k, *row)\n		return true\n"),
