@@ -72,24 +72,29 @@ func (d *delivery) replace(ctx context.Context) outcome {
 	return reached
 }
 
-// write sends the request on u and goes on to the answer. Everything that may
-// wait comes first.
+// write sends the request on u and goes on to the answer. Between the look at
+// the resolve's age and the first byte nothing dials, waits or takes a lock
+// that is held for longer than a copy, and the attestation is minted behind
+// that look (docs/rules.md F1).
 func (d *delivery) write() outcome {
 	u := d.u
-	if u.taken.Sub(d.place.Sent) > resolveAge {
-		d.putBack()
-		return late
-	}
 	d.takeOut(d.size)
-	d.out = d.seal(d.from.compose(d.out, u.worker))
+	d.out = d.from.compose(d.out, u.worker)
 	if !u.armed {
 		u.armed = setUserTimeout(u.tcp, userTimeout) == nil
 	}
-	u.target = u.sent + uint64(len(d.out))
+	u.target.Store(unwritten)
 	if !d.from.lend(u) {
 		d.discard()
 		return interrupted
 	}
+	if d.p.cfg.Now().Sub(d.place.Sent) > resolveAge {
+		d.from.back(u)
+		d.putBack()
+		return late
+	}
+	d.out = d.seal(d.out)
+	u.target.Store(u.sent + uint64(len(d.out)))
 	sent, err := u.ask(d.out, d.whole)
 	u.sent += uint64(sent)
 	switch {

@@ -17,6 +17,8 @@ type Errand struct {
 	path    string
 	patient time.Duration
 	stop    func() bool
+
+	Composed func() // runs when a connection is there and its head is being written
 }
 
 // NewErrand has p deliver a POST for the address; patience bounds the wait for
@@ -44,6 +46,9 @@ func (e *Errand) Deliver(ctx context.Context) (status int, refusal *pinboard.Ref
 }
 
 func (e *Errand) compose(b []byte, k *worker) []byte {
+	if e.Composed != nil {
+		e.Composed()
+	}
 	return append(b, "POST "+k.base+e.path+" HTTP/1.1\r\nHost: "+k.site+"\r\nContent-Length: 0\r\n"...)
 }
 
@@ -63,3 +68,20 @@ func (e *Errand) follow(*upstream)   { panic("nothing follows") }
 func (e *Errand) heard()             {}
 func (e *Errand) pass([]byte) bool   { return true }
 func (e *Errand) cut(err error) bool { return e.ctx.Err() != nil || isTimeout(err) }
+
+// Written is how many bytes were written to each idle connection of a session,
+// as this node counts them.
+func (p *Proxy) Written(session string) (n []uint64) {
+	p.workersMu.RLock()
+	k := p.workers[session]
+	p.workersMu.RUnlock()
+	if k == nil {
+		return nil
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, u := range k.idle {
+		n = append(n, u.sent)
+	}
+	return n
+}

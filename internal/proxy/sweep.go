@@ -108,7 +108,7 @@ func (c *conn) sweep(now time.Time) (due time.Time) {
 		return time.Time{}
 	}
 	// Most requests are over before it is worth asking the kernel.
-	if c.up.armed && now.Sub(c.up.taken) >= sweepEvery && c.up.acknowledged(c.up.target) {
+	if c.up.armed && now.Sub(c.up.taken) >= sweepEvery && c.up.acknowledged() {
 		c.up.armed = setUserTimeout(c.up.tcp, 0) != nil
 	}
 	if !c.headBy.IsZero() {

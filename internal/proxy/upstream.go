@@ -1,8 +1,8 @@
 package proxy
 
 import (
-	"math"
 	"net"
+	"sync/atomic"
 	"time"
 )
 
@@ -18,17 +18,24 @@ type upstream struct {
 	tcp     net.Conn      // nc, or what its TLS runs on
 	armed   bool          // TCP_USER_TIMEOUT is set (F1)
 	taken   time.Time     // when it was dialled, or taken from the idle ones
-	sent    uint64        // bytes written in its whole life, what the upload wrote not counted
-	target  uint64        // what of sent must be acknowledged before its user timeout ends
+	sent    uint64        // bytes written in its whole life; TLS adds some of its own
+	target  atomic.Uint64 // what of sent must be acknowledged before the user timeout ends
 }
 
-// acknowledged reports whether the worker's kernel has the first n bytes. TLS
-// adds bytes of its own, so there only all of them count.
-func (u *upstream) acknowledged(n uint64) bool {
-	if u.raw == nil {
-		n = math.MaxUint64
+// unwritten is the target while the first byte of a request is yet to come.
+const unwritten = 0
+
+// acknowledged reports whether the worker's kernel has the request head. With
+// TLS bytes cannot be counted: there it must have all that was written.
+func (u *upstream) acknowledged() bool {
+	switch n := u.target.Load(); {
+	case n == unwritten:
+		return false
+	case u.raw == nil:
+		return allAcknowledged(u.tcp)
+	default:
+		return acknowledged(u.tcp, n)
 	}
-	return acknowledged(u.tcp, n)
 }
 
 // ask writes a request, or the head of one, unless the worker has closed or
