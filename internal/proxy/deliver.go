@@ -81,14 +81,14 @@ func (d *delivery) write() outcome {
 	d.takeOut(d.size)
 	d.out = d.from.compose(d.out, u.worker)
 	if !u.armed {
-		u.armed = setUserTimeout(u.tcp, userTimeout) == nil
+		u.armed = setUserTimeout(u.tcp, d.p.cfg.Limits.Unacknowledged) == nil
 	}
 	u.target.Store(unwritten)
 	if !d.from.lend(u) {
 		d.discard()
 		return interrupted
 	}
-	if d.p.cfg.Now().Sub(d.place.Sent) > resolveAge {
+	if d.p.cfg.Now().Sub(d.place.Sent) > d.p.cfg.Limits.Age {
 		d.from.back(u)
 		d.putBack()
 		return late

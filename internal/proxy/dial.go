@@ -27,7 +27,7 @@ func (p *Proxy) dial(ctx context.Context, k *worker) (*upstream, error) {
 		return nil, err
 	}
 	u := &upstream{worker: k, tcp: nc}
-	u.armed = setUserTimeout(nc, userTimeout) == nil
+	u.armed = setUserTimeout(nc, p.cfg.Limits.Unacknowledged) == nil
 	if k.secure {
 		if nc, err = p.handshake(ctx, k, nc); err != nil {
 			return nil, err

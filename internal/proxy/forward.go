@@ -86,7 +86,6 @@ func (d *delivery) reject(r *pinboard.Refusal) outcome {
 const (
 	maxReresolve = 2
 	maxReplace   = 1
-	resolveAge   = 5 * time.Second        // between the resolve and the first byte sent (F1)
 	settlePause  = 200 * time.Millisecond // for a worker that has yet to read its register answer
 )
 

@@ -9,10 +9,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// userTimeout bounds how long sent bytes may stay unacknowledged until the
-// request head has arrived (F1).
-const userTimeout = 5 * time.Second
-
 // hasSpoken reports whether a read of the idle nc would not wait.
 func hasSpoken(nc net.Conn) bool {
 	c, ok := nc.(syscall.Conn)
@@ -32,7 +28,8 @@ func hasSpoken(nc net.Conn) bool {
 	return spoken
 }
 
-// setUserTimeout sets TCP_USER_TIMEOUT; 0 is none.
+// setUserTimeout sets TCP_USER_TIMEOUT: how long sent bytes may stay
+// unacknowledged; 0 is for ever.
 func setUserTimeout(nc net.Conn, d time.Duration) error {
 	c, ok := nc.(syscall.Conn)
 	if !ok {
