@@ -59,7 +59,10 @@ func (e *Errand) lend(u *upstream) bool {
 }
 
 func (e *Errand) back(u *upstream) {
-	e.stop()
+	if !e.stop() {
+		_ = u.nc.Close() // its deadline may be set at any moment now
+		return
+	}
 	_ = u.nc.SetDeadline(time.Time{})
 }
 
