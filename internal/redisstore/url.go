@@ -3,6 +3,7 @@ package redisstore
 import (
 	"crypto/tls"
 	"crypto/x509"
+	"errors"
 	"fmt"
 	"net"
 	"net/url"
@@ -23,7 +24,8 @@ type target struct {
 	tls      *tls.Config
 }
 
-// ParseURL reports what is wrong with a store URL, without its secrets.
+// ParseURL reports what is wrong with a store URL. It quotes no part of it: a
+// password that is not percent-encoded can end up in any of them.
 func ParseURL(s string) error {
 	_, err := parseURL(s)
 	return err
@@ -40,10 +42,10 @@ func parseURL(s string) (*target, error) {
 	case base == "rediss":
 		t.tls = &tls.Config{MinVersion: tls.VersionTLS12}
 	case base != "redis":
-		return nil, fmt.Errorf("store URL: unknown scheme %q", scheme)
+		return nil, errors.New("store URL: unknown scheme: want redis, rediss, redis+sentinel or redis+cluster, rediss+... with TLS")
 	}
 	if kind != "" && kind != "sentinel" && kind != "cluster" {
-		return nil, fmt.Errorf("store URL: unknown scheme %q", scheme)
+		return nil, errors.New("store URL: unknown scheme: want redis, rediss, redis+sentinel or redis+cluster, rediss+... with TLS")
 	}
 	t.cluster = kind == "cluster"
 	rest, query, _ := strings.Cut(rest, "?")
@@ -78,7 +80,7 @@ func (t *target) authority(s string, sentinel bool) error {
 			host, p = strings.Trim(a, "[]"), port
 		}
 		if n, err := strconv.Atoi(p); host == "" || err != nil || n < 1 || n > 65535 {
-			return fmt.Errorf("store URL: %q is not host:port", a)
+			return errors.New("store URL: want host:port behind the scheme; / ? # @ in a user or password must be percent-encoded")
 		}
 		t.addrs = append(t.addrs, net.JoinHostPort(host, p))
 	}
@@ -91,7 +93,7 @@ func (t *target) database(path string) error {
 	}
 	n, err := strconv.Atoi(path)
 	if err != nil || n < 0 {
-		return fmt.Errorf("store URL: %q is not a database number", path)
+		return errors.New("store URL: want a database number behind the host; / ? # @ in a user or password must be percent-encoded")
 	}
 	if t.cluster && n != 0 {
 		return fmt.Errorf("store URL: a cluster has only database 0")
@@ -121,7 +123,7 @@ func (t *target) parameters(query string, sentinel bool) error {
 		case name == "servername" && t.tls != nil:
 			t.tls.ServerName = v
 		default:
-			return fmt.Errorf("store URL: unknown parameter %q", name)
+			return errors.New("store URL: unknown parameter: redis+sentinel:// knows master, sentinel_user, sentinel_password; rediss knows ca, servername")
 		}
 	}
 	if sentinel && t.master == "" {
@@ -133,11 +135,11 @@ func (t *target) parameters(query string, sentinel bool) error {
 func (t *target) trust(file string) error {
 	pem, err := os.ReadFile(file)
 	if err != nil {
-		return fmt.Errorf("store URL: ca: %w", err)
+		return errors.New("store URL: ca: the file cannot be read")
 	}
 	pool := x509.NewCertPool()
 	if !pool.AppendCertsFromPEM(pem) {
-		return fmt.Errorf("store URL: ca: no certificate in %s", file)
+		return errors.New("store URL: ca: no certificate in the file")
 	}
 	t.tls.RootCAs = pool
 	return nil
