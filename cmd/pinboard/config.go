@@ -2,9 +2,6 @@ package main
 
 import (
 	"net/netip"
-	"reflect"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/alecthomas/kong"
@@ -20,7 +17,7 @@ type Config struct {
 	Port int    `var:"PORT" default:"8080" group:"Listening" help:"TCP port for clients, workers, probes and metrics; 0 picks a free one."`
 	Host string `var:"PINBOARD_HOST" group:"Listening" placeholder:"ADDRESS" help:"Address to listen on; all of the machine's when absent."`
 
-	RedisURL           string `var:"REDIS_URL" default:"memory:" placeholder:"URL" group:"Store" help:"Where nodes agree: redis://, rediss:// (one server, Sentinel or Cluster), or memory: for one node alone (development; says so in the log)."`
+	RedisURL           string `var:"REDIS_URL" placeholder:"URL" group:"Store" help:"Where nodes agree: redis://, rediss:// (one server, Sentinel or Cluster), or memory: for one node alone (development; says so in the log). Required: no node falls back to a store of its own."`
 	KeyPrefix          string `var:"PINBOARD_KEY_PREFIX" default:"pb" placeholder:"NAME" group:"Store" help:"Prefix of all keys in a shared Redis."`
 	Buckets            int    `var:"PINBOARD_BUCKETS" default:"16" group:"Store" help:"Shares of the store, a small multiple of the Redis shards; the same on every node, recorded in the store."`
 	AllowEvictingRedis bool   `var:"PINBOARD_ALLOW_EVICTING_REDIS" group:"Store" help:"Start on a Redis whose maxmemory-policy may evict placements. Evicted rows are lost ownership: not for production."`
@@ -56,6 +53,8 @@ type Config struct {
 	ShutdownBudget  time.Duration  `name:"shutdown-budget-ms" var:"PINBOARD_SHUTDOWN_BUDGET_MS" type:"ms" default:"25000" group:"Lifecycle" help:"From SIGTERM to exit, notice included; streams still open then are cut."`
 	LogLevel        string         `var:"LOG_LEVEL" enum:"debug,info,warn,error" default:"info" group:"Lifecycle" help:"Least level that is logged."`
 	LogFormat       string         `var:"LOG_FORMAT" enum:"auto,json,text" default:"auto" group:"Lifecycle" help:"auto is text on a terminal, one JSON object per line elsewhere."`
+
+	dev bool // pinboard dev: what it is for has been said already
 }
 
 // Prefixes is a comma-separated list of CIDRs; a bare address is one host.
@@ -68,11 +67,12 @@ type TrustedProxies []netip.Prefix
 type Affinity struct{ proxy.Affinity }
 
 // fromEnvironment reads the variable of each flag that the command line left
-// out. This file alone knows the names.
+// out; hidden flags are not for the environment. This file alone knows the
+// names.
 func fromEnvironment(getenv func(string) string) kong.Resolver {
 	return kong.ResolverFunc(func(_ *kong.Context, _ *kong.Path, flag *kong.Flag) (any, error) {
 		variable := flag.Tag.Get("var")
-		if variable == "" {
+		if variable == "" || flag.Hidden {
 			return nil, nil
 		}
 		if v := getenv(variable); v != "" {
@@ -80,21 +80,6 @@ func fromEnvironment(getenv func(string) string) kong.Resolver {
 		}
 		return nil, nil
 	})
-}
-
-// strays are variables that look like settings and are none: a typo.
-func strays(environ []string) (names []string) {
-	known := map[string]bool{}
-	for f := range reflect.TypeFor[Config]().Fields() {
-		known[f.Tag.Get("var")] = true
-	}
-	for _, v := range environ {
-		if name, _, _ := strings.Cut(v, "="); strings.HasPrefix(name, "PINBOARD_") && !known[name] {
-			names = append(names, name)
-		}
-	}
-	slices.Sort(names)
-	return names
 }
 
 // describe is one line of the manual: the help text and the variable.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"net"
 	"strings"
 	"syscall"
 	"testing"
@@ -65,6 +66,38 @@ func TestSignalWhileTheStoreIsAway(t *testing.T) {
 	p.signal(syscall.SIGTERM)
 	if code := p.exit(); code != 0 || time.Since(begun) > 3*time.Second {
 		t.Errorf("exit %d after %v", code, time.Since(begun))
+	}
+}
+
+// While it boots, the log tells the first error of the store and each other one.
+func TestErrorsOfABootAreLoggedWhenTheyChange(t *testing.T) {
+	t.Parallel()
+	addr := redistest.FreeAddr(t)
+	p := onRedis(t, "redis://"+addr).listening()
+	told := func() int { return strings.Count(p.log(), `"msg":"the store cannot be reached, trying on"`) }
+	p.wait("the first error", func() bool { return told() == 1 })
+	l, err := net.Listen("tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	dials := make(chan struct{}, 100)
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			c.Close() // a server that hangs up is another error than none
+			dials <- struct{}{}
+		}
+	}()
+	p.wait("another error", func() bool { return told() >= 2 })
+	for range 6 {
+		<-dials
+	}
+	if n := told(); n > 3 { // hanging up shows in two ways, in turns
+		t.Errorf("%d lines", n)
 	}
 }
 
@@ -142,7 +175,10 @@ func TestSecretsOfTheStoreStayHidden(t *testing.T) {
 	url := strings.Replace(r.URL(), "redis://", "redis://pb:"+secret+"@", 1)
 	p := onRedis(t, url, "LOG_LEVEL=debug").ready()
 	r.Stop()
-	p.line("not ready")
+	p.line("the store fails")
+	if why, _ := p.line("not ready")["error"].(string); !strings.Contains(why, "connect") {
+		t.Errorf("not ready because of %q", why)
+	}
 	p.signal(syscall.SIGTERM)
 	p.exit()
 	if all := p.log() + p.stderr.String(); strings.Contains(all, secret) {

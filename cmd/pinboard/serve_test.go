@@ -44,7 +44,7 @@ func TestServesAndStops(t *testing.T) {
 	if strings.Contains(p.log(), secret) {
 		t.Error("the token is in the log")
 	}
-	if p.stderr.Len() > 0 {
+	if p.stderr.String() != "" {
 		t.Errorf("stderr: %s", p.stderr.String())
 	}
 }
@@ -113,7 +113,7 @@ func TestLogsAreNoLifeline(t *testing.T) {
 	}
 	port := freePort(t)
 	cmd := exec.Command("pinboard", "serve")
-	cmd.Env = []string{"PORT=" + port, "PINBOARD_HOST=127.0.0.1", "PINBOARD_TOKEN=" + secret, "LOG_LEVEL=debug", "PINBOARD_SHUTDOWN_NOTICE_MS=0"}
+	cmd.Env = []string{"PORT=" + port, "PINBOARD_HOST=127.0.0.1", "REDIS_URL=memory:", "PINBOARD_TOKEN=" + secret, "LOG_LEVEL=debug", "PINBOARD_SHUTDOWN_NOTICE_MS=0"}
 	cmd.Stdout = stdout
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)

@@ -32,6 +32,7 @@ func (c *Config) openStore(ctx context.Context, log *slog.Logger) (store, error)
 		alone := redisstore.Guarantee{Reason: "one node alone"}
 		return store{Store: s, guarantee: func() redisstore.Guarantee { return alone }, close: func() {}}, nil
 	}
+	told := errorKinds{}
 	for attempt := 1; ; attempt++ {
 		s, err := redisstore.Open(ctx, redisstore.Options{
 			URL: c.RedisURL, Prefix: c.KeyPrefix, Buckets: c.Buckets, Hostnames: c.HostnameAware,
@@ -49,8 +50,8 @@ func (c *Config) openStore(ctx context.Context, log *slog.Logger) (store, error)
 			return store{}, usageError{"REDIS_URL: " + err.Error()}
 		case ctx.Err() != nil:
 			return store{}, ctx.Err()
-		case attempt == 1:
-			log.Warn("the store cannot be reached, trying on", "error", err.Error())
+		case told.fresh(err):
+			log.Warn("the store cannot be reached, trying on", "error", err.Error(), "attempt", attempt)
 		}
 		if !pause(ctx, retryStore) {
 			return store{}, ctx.Err()
@@ -69,10 +70,11 @@ func pause(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// timedStore measures the calls of a store.
+// timedStore measures the calls of a store and tells what they committed.
 type timedStore struct {
 	ownership.Store
-	stored func(op string, took time.Duration, err error)
+	stored    func(op string, took time.Duration, err error)
+	committed func(*ownership.Tx)
 }
 
 // Update implements ownership.Store. A rule's own error is an answer of the
@@ -80,10 +82,14 @@ type timedStore struct {
 func (s timedStore) Update(ctx context.Context, b int, prefetch ownership.Select, rule func(*ownership.Tx) error) error {
 	begun := time.Now()
 	var ruled error
+	var last *ownership.Tx
 	err := s.Store.Update(ctx, b, prefetch, func(tx *ownership.Tx) error {
-		ruled = rule(tx)
+		ruled, last = rule(tx), tx
 		return ruled
 	})
+	if err == nil && last != nil && len(last.Out.Entries) > 0 {
+		s.committed(last)
+	}
 	failure := err
 	if ruled != nil && errors.Is(err, ruled) {
 		failure = nil

@@ -23,6 +23,9 @@ type Snapshot struct {
 	Ready       bool
 	Lag         time.Duration
 	StoreSafe   bool
+	LogLost     int64
+	Version     string // of the node; the same in every snapshot
+	StoreFormat int    // likewise
 }
 
 // Metrics of one node.

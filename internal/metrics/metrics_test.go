@@ -91,18 +91,21 @@ func TestSeriesAreBounded(t *testing.T) {
 	}
 }
 
-// FC-59: the endpoint is open: counts only.
-func TestExpositionTellsNoVersion(t *testing.T) {
-	text := scrape(t, New(func() Snapshot { return Snapshot{} }))
-	if strings.Contains(text, "go_info") || strings.Contains(text, `version="`) {
-		t.Error("the open endpoint tells versions")
+// FC-59: the endpoint is open: counts, and of versions only the node's own.
+func TestExpositionTellsOnlyTheVersionOfTheNode(t *testing.T) {
+	text := scrape(t, New(func() Snapshot { return Snapshot{Version: "v1.2", StoreFormat: 3} }))
+	if strings.Contains(text, "go_info") || strings.Count(text, `version="`) != 1 {
+		t.Error("the open endpoint tells versions of its parts")
+	}
+	if line := `pinboard_build_info{store_format="3",version="v1.2"} 1` + "\n"; !strings.Contains(text, line) {
+		t.Errorf("missing: %s", line)
 	}
 }
 
 func TestCounts(t *testing.T) {
 	m := New(func() Snapshot {
 		return Snapshot{Connections: map[string]int{"tunnel": 3}, Workers: map[string]int{"live": 2},
-			Placements: 7, Ready: true, Lag: time.Second / 2, StoreSafe: true}
+			Placements: 7, Ready: true, Lag: time.Second / 2, StoreSafe: true, LogLost: 9}
 	})
 	m.Request(RouteInstance, 204, 3*time.Millisecond)
 	m.Request(RouteInstance, 0, 0)
@@ -136,6 +139,7 @@ func TestCounts(t *testing.T) {
 		`pinboard_ready 1`,
 		`pinboard_scheduler_lag_seconds 0.5`,
 		`pinboard_store_safe 1`,
+		`pinboard_log_lines_lost_total 9`,
 	} {
 		if !strings.Contains(text, line+"\n") {
 			t.Errorf("missing: %s", line)

@@ -53,8 +53,8 @@ func misconfigured(format string, args ...any) error {
 	return &ConfigError{fmt.Sprintf(format, args...)}
 }
 
-// format is the version of keys, values and scripts.
-const format = 2
+// Format is the version of keys, values and scripts.
+const Format = 2
 
 // Open connects, checks that the store may be used and starts to follow its
 // clock. An error that is no *ConfigError may go away by itself.
@@ -206,7 +206,7 @@ func (s *Store) assertHeader(ctx context.Context) error {
 	if s.opt.Hostnames {
 		mode = "hostnames"
 	}
-	want := strings.Join([]string{strconv.Itoa(format), strconv.Itoa(s.opt.Buckets), mode}, " ")
+	want := strings.Join([]string{strconv.Itoa(Format), strconv.Itoa(s.opt.Buckets), mode}, " ")
 	n, err := s.topo.node(ctx, 0)
 	if err != nil {
 		return err
