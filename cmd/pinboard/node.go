@@ -76,7 +76,7 @@ func newNode(c *Config, tokens *passport.Source, log *slog.Logger, lostLines fun
 	var err error
 	n.proxy, err = proxy.New(proxy.Config{
 		Directory: n.gate, Control: control, Mint: minter.Mint, Minted: n.minted, Prefix: n.gate.Prefix,
-		Observe: seen.exchange, Panic: seen.panicked,
+		Observe: seen.exchange, Panic: seen.panicked, RequestIDs: log.Enabled(context.Background(), slog.LevelDebug),
 		HostnameAware: c.HostnameAware, Trusted: c.TrustedProxies, Affinity: c.Affinity.Affinity, CORSOrigins: c.CORSOrigins,
 		Lease: c.LeaseTTL, ConnectTimeout: c.ConnectTimeout, ResponseTimeout: responses, PoolIdle: c.PoolIdle,
 		HalfCloseGrace: c.HalfCloseGrace, WorkerMaxConns: c.WorkerMaxConns,

@@ -241,6 +241,33 @@ func TestOpenEndpointsTellNothing(t *testing.T) {
 	}
 }
 
+// One name leads from a client's error to the node's log.
+func TestARequestIDLeadsToTheLog(t *testing.T) {
+	t.Parallel()
+	p := serve(t, "LOG_LEVEL=debug").ready()
+	w := rawtest.NewWorker(t, rawtest.Always("nonsense\r\n\r\n"))
+	w.Register(p.url, secret, 200*time.Millisecond, "/t")
+	ask := func(fields string) string {
+		m := rawtest.Do(t, p.url, "GET /t/a HTTP/1.1\r\nHost: h\r\n"+fields+"\r\n")
+		if m.Status() != 502 {
+			t.Fatalf("%s", m.Raw)
+		}
+		return m.Get("X-Request-Id")
+	}
+	mine, made := ask("X-Request-Id: mine-1\r\n"), ask("")
+	if mine != "mine-1" || made == "" {
+		t.Errorf("errors are named %q and %q", mine, made)
+	}
+	for _, id := range []string{mine, made} {
+		p.wait("the request in the log", func() bool {
+			return strings.Contains(p.log(), `"level":"DEBUG","msg":"request","requestId":"`+id+`"`)
+		})
+	}
+	if l := p.line("worker sent an invalid answer"); l["url"] != "http://"+w.Addr() || l["why"] != "no valid HTTP response head" || l["requestId"] != mine && l["requestId"] != made {
+		t.Errorf("%v", l)
+	}
+}
+
 // FC-64: whatever clients invent, the exposition stays as it is.
 func TestMetricsStayFlat(t *testing.T) {
 	t.Parallel()

@@ -142,6 +142,7 @@ func (x *exchange) awaitHead(u *upstream) (directory.Event, *pinboard.Refusal) {
 }
 
 func (x *exchange) invalid(u *upstream) (directory.Event, *pinboard.Refusal) {
+	x.obs.Fault = x.fault(u)
 	x.res.Status = 0
 	x.stopUpload(u, 0)
 	x.discard(u)
