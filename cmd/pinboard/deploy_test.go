@@ -60,7 +60,7 @@ func TestAlertsSelectRealValues(t *testing.T) {
 func TestSystemdUnit(t *testing.T) {
 	unit := read(t, "../../deploy/systemd/pinboard.service")
 	value := func(key string) string {
-		m := regexp.MustCompile(`(?m)^` + key + `=(.*)$`).FindAllStringSubmatch(unit, -1)
+		m := regexp.MustCompile(`(?m)^`+key+`=(.*)$`).FindAllStringSubmatch(unit, -1)
 		if len(m) != 1 {
 			t.Fatalf("%d lines %s=", len(m), key)
 		}

@@ -71,11 +71,11 @@ func (w *logWriter) run() {
 	var spare []byte
 	for range w.wake {
 		for {
-			batch, last := w.take(spare[:0])
-			if len(batch) == 0 {
-				if last {
-					return
-				}
+			batch, closed := w.take(spare[:0])
+			if batch == nil && closed {
+				return
+			}
+			if batch == nil {
 				break
 			}
 			if _, err := w.out.Write(batch); err != nil {
@@ -87,19 +87,21 @@ func (w *logWriter) run() {
 }
 
 // take begins a write of all that waits, and of the note when lines were
-// dropped before there was room again. last: nothing more will come.
-func (w *logWriter) take(next []byte) (batch []byte, last bool) {
+// dropped before there was room again; nil if there is nothing. next becomes
+// the room for what comes, and only then: it is not the caller's any more.
+func (w *logWriter) take(next []byte) (batch []byte, closed bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	w.writing = time.Time{}
+	if len(w.waiting) == 0 && w.dropped == 0 {
+		return nil, w.closed
+	}
 	batch, w.waiting = w.waiting, next
 	if w.dropped > 0 {
 		batch = append(batch, w.note(w.dropped)...)
 		w.dropped = 0
 	}
-	w.writing = time.Time{}
-	if len(batch) > 0 {
-		w.writing = time.Now()
-	}
+	w.writing = time.Now()
 	return batch, w.closed
 }
 
