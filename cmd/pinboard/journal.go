@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"regexp"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -40,7 +41,7 @@ func (j *journal) committed(tx *ownership.Tx) {
 		text, session := perSession[e.Cause]
 		switch {
 		case e.Cause == ownership.Moved:
-			j.log.Info("id moved", "id", e.Key, "session", e.Session, "epoch", epoch.String())
+			j.log.Info("id moved", "id", strings.TrimPrefix(e.Key, ownership.World), "session", e.Session, "epoch", epoch.String())
 		case e.Cause == ownership.Displaced:
 			j.log.Info("hostname bound to another env", "binding", e.Key, "session", e.Session)
 		case e.Cause == ownership.Generation && j.first(tx.Server):

@@ -69,6 +69,33 @@ func TestSignalWhileTheStoreIsAway(t *testing.T) {
 	}
 }
 
+// The life of a fleet, read off the log of a node.
+func TestTheLogTellsWhoLostWhat(t *testing.T) {
+	t.Parallel()
+	r := redistest.Start(t)
+	p := onRedis(t, r.URL()).ready()
+	ok := rawtest.Always(rawtest.Response(200, "ok"))
+	w := rawtest.NewWorker(t, ok)
+	s := p.register(w, "/t")
+	if l := p.line("worker registered"); l["session"] != s.ID || l["url"] != w.URL() || l["token"] != "/PINBOARD_TOKEN" {
+		t.Errorf("%v", l)
+	}
+	s.Pause() // as dead as a process can be for its node
+	if l := p.line("worker lost, its lease ran out"); l["session"] != s.ID || l["url"] != w.URL() || l["level"] != "WARN" {
+		t.Errorf("%v", l)
+	}
+	heir := rawtest.NewWorker(t, ok)
+	h := p.register(heir, "/t")
+	if l := p.line("id moved"); l["id"] != "/t/warm-up" || l["session"] != h.ID || l["epoch"] == "0" {
+		t.Errorf("%v", l)
+	}
+	for msg, n := range map[string]int{"new generation of a store server": 1, "worker registered": 2, "worker lost, its lease ran out": 1, "id moved": 1} {
+		if got := strings.Count(p.log(), `"msg":"`+msg+`"`); got != n {
+			t.Errorf("%d lines %q, want %d", got, msg, n)
+		}
+	}
+}
+
 // While it boots, the log tells the first error of the store and each other one.
 func TestErrorsOfABootAreLoggedWhenTheyChange(t *testing.T) {
 	t.Parallel()

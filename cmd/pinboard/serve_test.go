@@ -7,12 +7,14 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
 	"pinboard/internal/rawtest"
+	"pinboard/internal/redisstore"
 )
 
 func TestServesAndStops(t *testing.T) {
@@ -48,6 +50,26 @@ func TestServesAndStops(t *testing.T) {
 		t.Errorf("stderr: %s", p.stderr.String())
 	}
 }
+
+// What runs is visible where an operator looks.
+func TestVersionAndStoreFormatAreVisible(t *testing.T) {
+	t.Parallel()
+	p := serve(t).ready()
+	first, _, _ := strings.Cut(p.log(), "\n")
+	format := strconv.Itoa(redisstore.Format)
+	for where, want := range map[string]string{
+		first:                    `"msg":"pinboard","version":"` + version() + `","storeFormat":` + format + `}`,
+		second(p.get("/readyz")): `"version":"` + version() + `","storeFormat":` + format + `}`,
+		second(p.getAs(secret, "/registry/health")): `"version":"` + version() + `","storeFormat":` + format + `}`,
+		second(p.get("/metrics")):                   `pinboard_build_info{store_format="` + format + `",version="` + version() + `"} 1` + "\n",
+	} {
+		if !strings.Contains(where, want) {
+			t.Errorf("no %s in\n%.400s", want, where)
+		}
+	}
+}
+
+func second(_ int, body string) string { return body }
 
 func TestInterruptIsADrainToo(t *testing.T) {
 	t.Parallel()
