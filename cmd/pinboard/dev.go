@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/rand"
 	"fmt"
-	"io"
 	"net"
 	"slices"
 
@@ -55,35 +54,35 @@ func (c *devCmd) Run(ctx context.Context, e env) error {
 		c.Token = rand.Text()
 	}
 	return c.run(ctx, e, func(address net.Addr) {
-		c.greet(e.stderr, address.String(), made)
-		if e.getenv("REDIS_URL") != "" {
-			fmt.Fprintln(e.stderr, "  note     REDIS_URL is set and not used: that is for pinboard serve")
-		}
+		tell(e.stderr, c.greeting(address.String(), made, e.getenv("REDIS_URL") != ""))
 	})
 }
 
-// greet tells whoever typed the command how to go on. A token is shown only if
-// it was made here: one that was given is known already. It goes to stderr, so
-// that the log on stdout stays a log.
-func (c *devCmd) greet(w io.Writer, address string, made bool) {
-	base, token := "http://"+address, "$PINBOARD_TOKEN"
-	fmt.Fprintf(w, "\npinboard dev: one node, everything in this process, gone when it ends. Not for production.\n\n")
-	fmt.Fprintf(w, "  address  %s\n", base)
+// greeting tells whoever typed the command how to go on. A token is shown only
+// if it was made here: one that was given is known already. It goes to stderr,
+// so that the log on stdout stays a log.
+func (c *devCmd) greeting(address string, made, redis bool) string {
+	base, token, shown := "http://"+address, "$PINBOARD_TOKEN", "that of PINBOARD_TOKEN"
 	switch {
 	case made:
-		token = c.Token
-		fmt.Fprintf(w, "  token    %s   (a new one at each start; set PINBOARD_TOKEN to keep one)\n", token)
+		token, shown = c.Token, c.Token+"   (a new one at each start; set PINBOARD_TOKEN to keep one)"
 	case c.Token == "":
-		token = "<one of PINBOARD_PASSPORT>"
-		fmt.Fprintf(w, "  token    those of PINBOARD_PASSPORT\n")
-	default:
-		fmt.Fprintf(w, "  token    that of PINBOARD_TOKEN\n")
+		token, shown = "<one of PINBOARD_PASSPORT>", "those of PINBOARD_PASSPORT"
 	}
-	fmt.Fprintf(w, `
+	note := ""
+	if redis {
+		note = "  note     REDIS_URL is set and not used: that is for pinboard serve\n"
+	}
+	return fmt.Sprintf(`
+pinboard dev: one node, everything in this process, gone when it ends. Not for production.
+
+  address  %[1]s
+  token    %[3]s
+
   worker   PinnedWorker(pinboard_url="%[1]s", token=..., advertise_url="http://127.0.0.1:8000")
   workers  curl -H "Authorization: Bearer %[2]s" %[1]s/registry/workers
   an id    curl %[1]s/<namespace>/<any id>/<path>   the first request places it
   stop     Ctrl-C, at once
-
-`, base, token)
+%[4]s
+`, base, token, shown, note)
 }

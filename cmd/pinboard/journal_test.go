@@ -39,8 +39,8 @@ func TestCommitsAreOneLineEach(t *testing.T) {
 		`"msg":"new generation of a store server","server":"srv-1","coldMs":5000`: 1,
 		`"msg":"new generation of a store server","server":"srv-2","coldMs":0`:    1,
 		`"msg":"worker told to restate","session":"s1"`:                           1,
-		`"msg":"id moved","id":"/t/a0","session":"s2","epoch":"70"`:              1,
-		`"msg":"id moved","id":"/t/a2","session":"s2","epoch":"72"`:              1,
+		`"msg":"id moved","id":"/t/a0","session":"s2","epoch":"70"`:               1,
+		`"msg":"id moved","id":"/t/a2","session":"s2","epoch":"72"`:               1,
 		`quiet`: 0,
 	} {
 		if got := strings.Count(out.String(), line); got != n {

@@ -101,12 +101,14 @@ func newParser(c *cli, e env, more ...kong.Option) (*kong.Kong, error) {
 	return parser, nil
 }
 
-// complain writes the one line of an error. A pipe that nobody reads does not
-// keep the command from ending.
-func complain(stderr io.Writer, msg string) {
+// complain writes the one line of an error.
+func complain(stderr io.Writer, msg string) { tell(stderr, "pinboard: "+oneLine(msg)+"\n") }
+
+// tell writes to a person. A pipe that nobody reads holds nothing up.
+func tell(w io.Writer, text string) {
 	written := make(chan struct{})
 	go func() {
-		fmt.Fprintln(stderr, "pinboard:", oneLine(msg))
+		io.WriteString(w, text)
 		close(written)
 	}()
 	select {
