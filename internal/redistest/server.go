@@ -1,6 +1,7 @@
 // Package redistest starts real Redis servers for tests: single ones, replicas,
 // clusters, sentinels, with TLS or an ACL user, and a relay that breaks the
-// connection to them on purpose. Every server listens on loopback, keeps
+// connection to them on purpose. REDISTEST_SERVER names another program than
+// redis-server, such as valkey-server. Every server listens on loopback, keeps
 // nothing on disk and is killed, by its own pid, when its test ends.
 package redistest
 
@@ -24,6 +25,7 @@ import (
 type Server struct {
 	Addr string
 	CA   *tls.Config // set with TLS: trusts the server's certificate
+	Auth []string    // user and password, or a password alone, of Do and Info; none if empty
 
 	t      testing.TB
 	binary string
@@ -49,12 +51,20 @@ func StartReplica(t testing.TB, primary *Server, config ...string) *Server {
 	return s
 }
 
+// Program is the server that is run.
+func Program() string {
+	if p := os.Getenv("REDISTEST_SERVER"); p != "" {
+		return p
+	}
+	return "redis-server"
+}
+
 // start retries with a new port, since a free port may be taken before the
 // server binds it.
 func start(t testing.TB, ca *tls.Config, config ...string) *Server {
 	t.Helper()
 	for attempt := 0; ; attempt++ {
-		s := &Server{t: t, binary: "redis-server", dir: t.TempDir(), CA: ca, Addr: FreeAddr(t)}
+		s := &Server{t: t, binary: Program(), dir: t.TempDir(), CA: ca, Addr: FreeAddr(t)}
 		_, port, _ := net.SplitHostPort(s.Addr)
 		listen := "port " + port
 		if ca != nil {
@@ -177,6 +187,11 @@ func (s *Server) Try(args ...string) (any, error) {
 	if s.CA != nil {
 		c = tls.Client(c, s.CA)
 	}
+	if len(s.Auth) > 0 {
+		if _, err := roundTrip(c, append([]string{"AUTH"}, s.Auth...)); err != nil {
+			return nil, err
+		}
+	}
 	return roundTrip(c, args)
 }
 
@@ -196,6 +211,12 @@ func (s *Server) Info(section, field string) string {
 func (s *Server) AddUser(name, password string, rules ...string) {
 	s.t.Helper()
 	s.Do(append([]string{"ACL", "SETUSER", name, "reset", "on", ">" + password}, rules...)...)
+}
+
+// Disconnect ends all connections but this one's, as a failing network would.
+func (s *Server) Disconnect() {
+	s.t.Helper()
+	s.Do("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
 }
 
 // UsedMemory is the server's used_memory in bytes.
