@@ -20,7 +20,8 @@ type Config struct {
 	Port int    `var:"PORT" default:"8080" group:"Listening" help:"TCP port for clients, workers, probes and metrics; 0 picks a free one."`
 	Host string `var:"PINBOARD_HOST" group:"Listening" placeholder:"ADDRESS" help:"Address to listen on; all of the machine's when absent."`
 
-	RedisURL           string `var:"REDIS_URL" default:"memory:" placeholder:"URL" group:"Store" help:"Where nodes agree: redis://, rediss:// (one server, Sentinel or Cluster), or memory: for one node alone (development; says so in the log)."`
+	RedisURL           string `var:"REDIS_URL" default:"memory:" placeholder:"URL" group:"Store" help:"Where nodes agree: redis://[USER:PASSWORD@]HOST[:PORT][/DB], redis+sentinel://HOST,HOST?master=NAME or redis+cluster://HOST,HOST, rediss in place of redis for TLS; options ?password_file= ca= cert= key= servername= sentinel_user= sentinel_password= sentinel_password_file= (docs/operating.md); or memory: for one node alone (development; says so in the log)."`
+	RedisURLFile       string `var:"REDIS_URL_FILE" placeholder:"FILE" group:"Store" help:"File that holds the URL, instead of REDIS_URL. It is read again for each connection, so a password is rotated without a restart; so are the files that the URL names."`
 	KeyPrefix          string `var:"PINBOARD_KEY_PREFIX" default:"pb" placeholder:"NAME" group:"Store" help:"Prefix of all keys in a shared Redis."`
 	Buckets            int    `var:"PINBOARD_BUCKETS" default:"16" group:"Store" help:"Shares of the store, a small multiple of the Redis shards; the same on every node, recorded in the store."`
 	AllowEvictingRedis bool   `var:"PINBOARD_ALLOW_EVICTING_REDIS" group:"Store" help:"Start on a Redis whose maxmemory-policy may evict placements. Evicted rows are lost ownership: not for production."`

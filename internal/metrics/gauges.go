@@ -13,6 +13,7 @@ var (
 	readyDesc       = desc(ready)
 	lagDesc         = desc(lag)
 	storeSafeDesc   = desc(storeSafe)
+	storeStateDesc  = desc(storeState)
 )
 
 func desc(f Family) *prometheus.Desc {
@@ -21,7 +22,7 @@ func desc(f Family) *prometheus.Desc {
 
 // Describe implements prometheus.Collector.
 func (gauges) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{connectionsDesc, workersDesc, placementsDesc, readyDesc, lagDesc, storeSafeDesc} {
+	for _, d := range []*prometheus.Desc{connectionsDesc, workersDesc, placementsDesc, readyDesc, lagDesc, storeSafeDesc, storeStateDesc} {
 		ch <- d
 	}
 }
@@ -46,6 +47,9 @@ func (g gauges) Collect(ch chan<- prometheus.Metric) {
 	send(readyDesc, number(s.Ready))
 	send(lagDesc, s.Lag.Seconds())
 	send(storeSafeDesc, number(s.StoreSafe))
+	for _, state := range StoreStates {
+		send(storeStateDesc, number(s.StoreState == state), state)
+	}
 }
 
 func known(list []string, value string) string {

@@ -23,6 +23,7 @@ type Snapshot struct {
 	Ready       bool
 	Lag         time.Duration
 	StoreSafe   bool
+	StoreState  string // one of StoreStates; "" while the store is not reached
 }
 
 // Metrics of one node.
