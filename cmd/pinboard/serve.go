@@ -45,6 +45,13 @@ func (c *Config) serve(ctx context.Context, tokens *passport.Source, log *slog.L
 		return err
 	}
 	c.warn(log)
+	tokens.Report(func(provider string, err error) {
+		if err != nil {
+			log.Warn("the keys of an issuer cannot be loaded, those loaded before go on", "provider", provider, "error", err.Error())
+			return
+		}
+		log.Info("the keys of an issuer are loaded again", "provider", provider)
+	})
 	n, err := newNode(c, tokens, log, listener)
 	if err != nil {
 		listener.Close()
