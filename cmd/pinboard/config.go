@@ -29,7 +29,7 @@ type Config struct {
 	ColdStart          string `var:"PINBOARD_COLD_START" enum:"on,off" default:"on" group:"Store" help:"off skips the wait of one lease after the first boot; only with memory:, for development."`
 
 	Token        string `var:"PINBOARD_TOKEN" placeholder:"SECRET" group:"Identity" help:"Bearer token that may do everything under /registry. Required unless a passport is given; never blank. Prefer the variable: flags show in process lists."`
-	Passport     string `var:"PINBOARD_PASSPORT" placeholder:"JSON|@FILE" group:"Identity" help:"Further tokens with scopes, namespaces, hostnames and backend hosts; JSON, or @ and the path of a file, which SIGHUP reloads."`
+	Passport     string `var:"PINBOARD_PASSPORT" placeholder:"JSON|@FILE" group:"Identity" help:"Further tokens with scopes, namespaces, hostnames, envs and backend hosts, and issuers whose signed tokens (JWT) are believed; JSON, or @ and the path of a file, which SIGHUP reloads."`
 	RequireProof bool   `var:"PINBOARD_REQUIRE_PROOF" group:"Identity" help:"Refuse workers that register without a challenge."`
 
 	LegacyPaths bool `var:"PINBOARD_LEGACY_PATHS" group:"Identity" help:"Take a worker whose advertise URL ends in its only namespace for a client of 0.4.1 or older, even if it sends a challenge."`

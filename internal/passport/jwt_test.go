@@ -659,6 +659,39 @@ func TestPlainHTTPStaysOnTheMachine(t *testing.T) {
 	}
 }
 
+// The issuer and the token of the operator's guide work together.
+func TestTheGuidesIssuerWorks(t *testing.T) {
+	guide, err := os.ReadFile("../../docs/operating.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(guide), "### Tokens of an issuer")
+	blocks := strings.Split(rest, "```")
+	if len(blocks) < 4 {
+		t.Fatal("no issuer in the guide")
+	}
+	doc, text := strings.TrimPrefix(blocks[1], "json\n"), strings.TrimPrefix(blocks[3], "json\n")
+	i, k := newIDP(t), newPair(t, jose.ES256, "k1")
+	i.publish(k.jwk())
+	s, err := open("", strings.Replace(doc, "https://idp.example/.well-known/jwks.json", i.url, 1), i.now)
+	if err != nil || !strings.Contains(doc, "https://idp.example/.well-known/jwks.json") {
+		t.Fatal(err)
+	}
+	var claims map[string]any
+	if err := json.Unmarshal([]byte(text), &claims); err != nil {
+		t.Fatal(err)
+	}
+	claims["exp"] = time.Now().Unix() + 60
+	p := opens(s, k.sign(t, claims))
+	if p == nil || p.Owner != "idp/worker-7" || !p.May(ScopeWorker) || !p.Namespace("/threads") || p.Namespace("/files") ||
+		!p.Hostname("chat.example") || p.Hostname("x") || !p.Backend("10.1.2.3") {
+		t.Fatalf("%+v", p)
+	}
+	if may, stated := p.Env("blue"); !may || !stated {
+		t.Error("the env of the guide is not joined")
+	}
+}
+
 // The claim envs limits static tokens too.
 func TestEnvsOfStaticTokens(t *testing.T) {
 	s, err := Open("all", `{"providers":[{"type":"staticToken","id":"p","keys":[
