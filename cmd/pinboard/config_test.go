@@ -25,7 +25,7 @@ func TestBadValues(t *testing.T) {
 		args string
 		want string
 	}{
-		{"REDIS_URL=", "", "REDIS_URL is required: REDIS_URL=redis://host:6379 for nodes that share a store, REDIS_URL=memory: for one node alone (pinboard dev is the quick start)"},
+		{"REDIS_URL=", "", "REDIS_URL is required (or REDIS_URL_FILE): REDIS_URL=redis://host:6379 for nodes that share a store, REDIS_URL=memory: for one node alone (pinboard dev is the quick start)"},
 		{"T REDIS_URL=", "", "REDIS_URL is required"},
 		{"", "", "PINBOARD_TOKEN is required (or PINBOARD_PASSPORT)"},
 		{"PINBOARD_TOKEN=", "", "PINBOARD_TOKEN is required (or PINBOARD_PASSPORT)"},
@@ -53,6 +53,11 @@ func TestBadValues(t *testing.T) {
 		{"T REDIS_URL=redis://u:" + secret + "#1@h:port", "", "REDIS_URL: "},
 		{"T", "redis://:" + secret + "@h", "unexpected argument (a URL)"},
 		{"T", "--port=redis://:" + secret + "@h", `PORT (--port): expected a valid 64 bit int but got "(a URL)"`},
+		{"T REDIS_URL=redis://:" + secret + "/x@h", "", "REDIS_URL: store URL: percent-encode"},
+		{"T REDIS_URL=redis://:x/" + secret + "@h", "", "REDIS_URL: store URL: percent-encode"},
+		{"T REDIS_URL=redis://h?poolsize=1", "", `REDIS_URL: store URL: unknown option "poolsize"; known: db, user, password, password_file`},
+		{"T REDIS_URL_FILE=nowhere", "", "REDIS_URL_FILE: store URL: open nowhere: no such file"},
+		{"T REDIS_URL_FILE=nowhere REDIS_URL=redis://h", "", "REDIS_URL and REDIS_URL_FILE are both given"},
 		{"T REDIS_URL=memory", "", "REDIS_URL: "},
 		{"T PINBOARD_COLD_START=maybe", "", `PINBOARD_COLD_START (--cold-start) must be one of "on","off" but got "maybe"`},
 		{"T PINBOARD_COLD_START=off REDIS_URL=redis://h:1", "", "PINBOARD_COLD_START=off is for REDIS_URL=memory: only"},
@@ -111,7 +116,9 @@ func TestBadValues(t *testing.T) {
 // variables reads the compact form of TestBadValues.
 // Without a REDIS_URL in it the node stands alone.
 func variables(s string) (environ []string) {
-	environ = append(environ, "REDIS_URL=memory:")
+	if !strings.Contains(s, "REDIS_URL_FILE=") {
+		environ = append(environ, "REDIS_URL=memory:")
+	}
 	for _, field := range strings.Split(s, " ") {
 		name, value, _ := strings.Cut(field, "=")
 		environ = append(environ, name+"="+strings.ReplaceAll(value, "_", " "))

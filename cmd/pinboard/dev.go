@@ -24,7 +24,7 @@ var (
 		"shutdown-notice-ms": "0",
 		"shutdown-budget-ms": "0",
 	}
-	devHides = []string{"redis-url", "key-prefix", "buckets", "allow-evicting-redis", "require-safe-store", "cold-start"}
+	devHides = []string{"redis-url", "redis-url-file", "key-prefix", "buckets", "allow-evicting-redis", "require-safe-store", "cold-start"}
 )
 
 // applyDevDefaults changes the model of `pinboard dev`, so that its manual
@@ -54,7 +54,7 @@ func (c *devCmd) Run(ctx context.Context, e env) error {
 		c.Token = rand.Text()
 	}
 	return c.run(ctx, e, func(address net.Addr) {
-		tell(e.stderr, c.greeting(address.String(), made, e.getenv("REDIS_URL") != ""))
+		tell(e.stderr, c.greeting(address.String(), made, e.getenv("REDIS_URL")+e.getenv("REDIS_URL_FILE") != ""))
 	})
 }
 

@@ -166,6 +166,7 @@ type nodeReport struct {
 	Streams   int    `json:"streams"`
 	Tunnels   int    `json:"tunnels"`
 	StoreSafe bool   `json:"storeSafe"`
+	State     string `json:"storeState"`     // of redisstore.States
 	Guarantee string `json:"storeGuarantee"` // which ownership guarantee holds, and why (G3)
 	Version   string `json:"version"`
 	Format    int    `json:"storeFormat"`
@@ -173,7 +174,7 @@ type nodeReport struct {
 
 func (n *node) report() any {
 	open, g := front{n.proxy}.Open(), n.store.Load().guarantee()
-	return nodeReport{open.Exchanges, open.Streams, open.Tunnels, g.Safe, g.Reason, version(), redisstore.Format}
+	return nodeReport{open.Exchanges, open.Streams, open.Tunnels, g.Safe, string(g.State), g.Reason, version(), redisstore.Format}
 }
 
 func (n *node) proved(o outbound.Outcome) {
@@ -233,14 +234,14 @@ func (n *node) count(ctx context.Context) error {
 // snapshot is read at each scrape; no I/O.
 func (n *node) snapshot() metrics.Snapshot {
 	open, seen := front{n.proxy}.Open(), n.counts.Load()
-	safe := false
+	var g redisstore.Guarantee
 	if s := n.store.Load(); s != nil {
-		safe = s.guarantee().Safe
+		g = s.guarantee()
 	}
 	return metrics.Snapshot{
 		Connections: map[string]int{"finite": open.Exchanges, "stream": open.Streams, "tunnel": open.Tunnels},
 		Workers:     seen.states, Placements: seen.placed,
-		Ready: n.server.Health().Status == server.Ready, Lag: n.server.Lag(), StoreSafe: safe,
+		Ready: n.server.Health().Status == server.Ready, Lag: n.server.Lag(), StoreSafe: g.Safe, StoreState: string(g.State),
 		LogLost: n.lostLines(), Version: version(), StoreFormat: redisstore.Format,
 	}
 }

@@ -2,12 +2,17 @@ package main
 
 import (
 	"net"
+	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
+	"pinboard/internal/metrics"
 	"pinboard/internal/rawtest"
+	"pinboard/internal/redisstore"
 	"pinboard/internal/redistest"
 )
 
@@ -193,6 +198,51 @@ func TestReadyOnASlowOrReadOnlyStore(t *testing.T) {
 	relay.Rule(nil)
 	r.Do("CONFIG", "SET", "min-replicas-to-write", "1")
 	stays("read-only")
+}
+
+// The password of the store is rotated under a running node: it never restarts.
+func TestPasswordOfTheStoreRotates(t *testing.T) {
+	t.Parallel()
+	r := redistest.Start(t)
+	file := filepath.Join(t.TempDir(), "redis-url")
+	rotate := func(password string) {
+		r.AddUser("pb", password, "~*", "+@all")
+		if err := os.WriteFile(file, []byte("redis://pb:"+password+"@"+r.Addr+"\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	rotate(secret + "-1")
+	p := onRedis(t, "", "REDIS_URL_FILE="+file).ready()
+	w := rawtest.NewWorker(t, rawtest.Always(rawtest.Response(200, "ok")))
+	p.register(w, "/t")
+	rotate(secret + "-2")
+	r.Disconnect()
+	p.wait("service with the new password", func() bool {
+		placed, _ := p.get("/t/warm-up")
+		fresh, _ := p.get("/t/fresh")
+		return placed == 200 && fresh == 200
+	})
+	p.signal(syscall.SIGTERM)
+	p.exit()
+	if all := p.log() + p.stderr.String(); strings.Contains(all, secret) {
+		t.Errorf("the password is in the log:\n%s", all)
+	}
+}
+
+// The states of the metric are those of the store.
+func TestStoreStatesAreTheMetrics(t *testing.T) {
+	var states []string
+	for _, s := range redisstore.States {
+		states = append(states, string(s))
+	}
+	if !slices.Equal(states, metrics.StoreStates) {
+		t.Errorf("%v and %v", states, metrics.StoreStates)
+	}
+	t.Parallel()
+	p := onRedis(t, redistest.Start(t).URL()).ready()
+	if _, text := p.get("/metrics"); !strings.Contains(text, `pinboard_store_guarantee{state="one_server"} 1`) {
+		t.Error("one healthy server is not shown as such")
+	}
 }
 
 func TestSecretsOfTheStoreStayHidden(t *testing.T) {

@@ -57,6 +57,13 @@ func (c *Config) run(ctx context.Context, e env, listening func(net.Addr)) error
 
 func (c *Config) serve(ctx context.Context, tokens *passport.Source, log *slog.Logger, lostLines func() int64, listener net.Listener) error {
 	c.warn(log)
+	tokens.Report(func(provider string, err error) {
+		if err != nil {
+			log.Warn("the keys of an issuer cannot be loaded, those loaded before go on", "provider", provider, "error", err.Error())
+			return
+		}
+		log.Info("the keys of an issuer are loaded again", "provider", provider)
+	})
 	n, err := newNode(c, tokens, log, lostLines, listener)
 	if err != nil {
 		listener.Close()

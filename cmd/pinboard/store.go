@@ -29,14 +29,17 @@ type store struct {
 func (c *Config) openStore(ctx context.Context, log *slog.Logger) (store, error) {
 	if c.memory() {
 		s := memstore.New(memstore.Options{Buckets: c.Buckets, Server: "memory-" + rand.Text()})
-		alone := redisstore.Guarantee{Reason: "one node alone"}
+		alone := redisstore.Guarantee{State: redisstore.InProcess, Reason: "one node alone"}
 		return store{Store: s, guarantee: func() redisstore.Guarantee { return alone }, close: func() {}}, nil
 	}
 	told := errorKinds{}
 	for attempt := 1; ; attempt++ {
 		s, err := redisstore.Open(ctx, redisstore.Options{
-			URL: c.RedisURL, Prefix: c.KeyPrefix, Buckets: c.Buckets, Hostnames: c.HostnameAware,
+			URL: c.storeURL(), URLFile: c.RedisURLFile, Prefix: c.KeyPrefix, Buckets: c.Buckets, Hostnames: c.HostnameAware,
 			AllowEvicting: c.AllowEvictingRedis, RequireSafe: c.RequireSafeStore,
+			Warn: func(text string) {
+				log.Warn("the store's secrets cannot be read again, the last good ones go on", "error", text)
+			},
 			OnStep: func(addr string) {
 				log.Warn("the clock of a store server stepped; its buckets are cold for a lease", "server", addr)
 			},
@@ -44,10 +47,10 @@ func (c *Config) openStore(ctx context.Context, log *slog.Logger) (store, error)
 		switch {
 		case err == nil:
 			g := s.Guarantee()
-			log.Info("store reached", "safe", g.Safe, "guarantee", g.Reason, "attempt", attempt)
+			log.Info("store reached", "safe", g.Safe, "state", string(g.State), "guarantee", g.Reason, "attempt", attempt)
 			return store{Store: s, oldNow: s.OldNow, guarantee: s.Guarantee, close: s.Close, slack: redisstore.Slack}, nil
 		case redisstore.IsConfig(err):
-			return store{}, usageError{"REDIS_URL: " + err.Error()}
+			return store{}, usageError{c.storeVariable() + ": " + err.Error()}
 		case ctx.Err() != nil:
 			return store{}, ctx.Err()
 		case told.fresh(err):

@@ -145,15 +145,34 @@ func (c *Config) passport(credentials string) string {
 }
 
 // memory reports whether the node runs alone on the in-process store.
-func (c *Config) memory() bool { return c.RedisURL == "memory:" }
+func (c *Config) memory() bool { return c.RedisURL == "memory:" && c.RedisURLFile == "" }
+
+// storeURL is the URL of the store unless a file holds it.
+func (c *Config) storeURL() string {
+	if c.RedisURLFile != "" {
+		return ""
+	}
+	return c.RedisURL
+}
+
+// storeVariable names the setting that an error of the store is about.
+func (c *Config) storeVariable() string {
+	if c.RedisURLFile != "" {
+		return "REDIS_URL_FILE"
+	}
+	return "REDIS_URL"
+}
 
 func (c *Config) checkStore() error {
-	if c.RedisURL == "" { // never a store of its own by default: two such nodes would each own every id
-		return errors.New("REDIS_URL is required: REDIS_URL=redis://host:6379 for nodes that share a store, REDIS_URL=memory: for one node alone (pinboard dev is the quick start)")
+	if c.RedisURL == "" && c.RedisURLFile == "" { // never a store of its own by default: two such nodes would each own every id
+		return errors.New("REDIS_URL is required (or REDIS_URL_FILE): REDIS_URL=redis://host:6379 for nodes that share a store, REDIS_URL=memory: for one node alone (pinboard dev is the quick start)")
 	}
 	if !c.memory() {
-		if err := redisstore.ParseURL(c.RedisURL); err != nil {
-			return fmt.Errorf("REDIS_URL: %w", err)
+		if c.RedisURLFile != "" && c.RedisURL != "" {
+			return errors.New("REDIS_URL and REDIS_URL_FILE are both given")
+		}
+		if err := redisstore.Check(c.storeURL(), c.RedisURLFile); err != nil {
+			return fmt.Errorf("%s: %w", c.storeVariable(), err)
 		}
 		if c.ColdStart == "off" {
 			return errors.New("PINBOARD_COLD_START=off is for REDIS_URL=memory: only: on a shared store it could place an id twice")

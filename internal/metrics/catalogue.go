@@ -68,11 +68,14 @@ var (
 		"Log lines that were dropped because nobody read them in time, or could not be written.", nil}
 	storeSafe = Family{"store_safe", "gauge",
 		"1 while the store's replication keeps single ownership through partitions of the store itself (docs/guarantees.md).", nil}
+	storeState = Family{"store_guarantee", "gauge",
+		"1 for the state of the store's own guarantee (docs/guarantees.md): safe; one_server, where single ownership holds as well; lax, where a failover may break it; unknown; in_process.",
+		[]Label{{"state", StoreStates}}}
 )
 
 // Catalogue lists every family in the order of docs/metrics.md.
 var Catalogue = []Family{requests, requestSeconds, resolutions, forwards, refusals, connections,
-	workers, placements, proofs, storeSeconds, storeErrors, storeSafe, ready, lag, loopFailures, logLost, build}
+	workers, placements, proofs, storeSeconds, storeErrors, storeSafe, storeState, ready, lag, loopFailures, logLost, build}
 
 // Closed lists of label values.
 var (
@@ -92,6 +95,8 @@ var (
 	WorkerStates = []string{"live", "draining", "degraded", "restating", "replaced", "succeeded", "superseded", "ejected", "lapsed", "ended", Other}
 	// StoreOps are the store's methods.
 	StoreOps = []string{"peek", "update", "walk", Other}
+	// StoreStates are those of redisstore.States.
+	StoreStates = []string{"safe", "one_server", "lax", "unknown", "in_process"}
 	// Proofs of a worker's advertise URL.
 	Proofs = []string{"ok", "missing", "refused", Other}
 	// Loops run in the background of a node.

@@ -19,6 +19,7 @@ var (
 	storeSafeDesc   = desc(storeSafe)
 	logLostDesc     = desc(logLost)
 	buildDesc       = desc(build)
+	storeStateDesc  = desc(storeState)
 )
 
 func desc(f Family) *prometheus.Desc {
@@ -27,7 +28,7 @@ func desc(f Family) *prometheus.Desc {
 
 // Describe implements prometheus.Collector.
 func (gauges) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{connectionsDesc, workersDesc, placementsDesc, readyDesc, lagDesc, storeSafeDesc, logLostDesc, buildDesc} {
+	for _, d := range []*prometheus.Desc{connectionsDesc, workersDesc, placementsDesc, readyDesc, lagDesc, storeSafeDesc, storeStateDesc, logLostDesc, buildDesc} {
 		ch <- d
 	}
 }
@@ -54,6 +55,9 @@ func (g gauges) Collect(ch chan<- prometheus.Metric) {
 	send(storeSafeDesc, number(s.StoreSafe))
 	send(buildDesc, 1, s.Version, strconv.Itoa(s.StoreFormat))
 	ch <- prometheus.MustNewConstMetric(logLostDesc, prometheus.CounterValue, float64(s.LogLost))
+	for _, state := range StoreStates {
+		send(storeStateDesc, number(s.StoreState == state), state)
+	}
 }
 
 func known(list []string, value string) string {

@@ -26,6 +26,7 @@ type Snapshot struct {
 	LogLost     int64
 	Version     string // of the node; the same in every snapshot
 	StoreFormat int    // likewise
+	StoreState  string // one of StoreStates; "" while the store is not reached
 }
 
 // Metrics of one node.

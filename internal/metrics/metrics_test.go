@@ -105,7 +105,7 @@ func TestExpositionTellsOnlyTheVersionOfTheNode(t *testing.T) {
 func TestCounts(t *testing.T) {
 	m := New(func() Snapshot {
 		return Snapshot{Connections: map[string]int{"tunnel": 3}, Workers: map[string]int{"live": 2},
-			Placements: 7, Ready: true, Lag: time.Second / 2, StoreSafe: true, LogLost: 9}
+			Placements: 7, Ready: true, Lag: time.Second / 2, StoreSafe: true, StoreState: "one_server", LogLost: 9}
 	})
 	m.Request(RouteInstance, 204, 3*time.Millisecond)
 	m.Request(RouteInstance, 0, 0)
@@ -140,6 +140,8 @@ func TestCounts(t *testing.T) {
 		`pinboard_scheduler_lag_seconds 0.5`,
 		`pinboard_store_safe 1`,
 		`pinboard_log_lines_lost_total 9`,
+		`pinboard_store_guarantee{state="one_server"} 1`,
+		`pinboard_store_guarantee{state="lax"} 0`,
 	} {
 		if !strings.Contains(text, line+"\n") {
 			t.Errorf("missing: %s", line)
@@ -157,6 +159,25 @@ func TestAlertsNameRealMetrics(t *testing.T) {
 	for _, name := range regexp.MustCompile(`\b(?:pinboard|process|go)_[a-z_]+\b`).FindAllString(string(rules), -1) {
 		if !strings.Contains(text, "\n"+name+" ") && !strings.Contains(text, "\n"+name+"{") {
 			t.Errorf("alerts.yaml speaks of %s, which is not exposed", name)
+		}
+	}
+}
+
+// One healthy server without replicas is no reason for an alert; a store that
+// could break single ownership is, and one that does not tell.
+func TestTheAlertOnTheStore(t *testing.T) {
+	rules, err := os.ReadFile("../../deploy/prometheus/alerts.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := regexp.MustCompile(`expr: max by \(state\) \(pinboard_store_guarantee\{state=~"([a-z_|]+)"\}\) == 1\n`).FindSubmatch(rules)
+	if m == nil || strings.Contains(string(rules), "pinboard_store_safe") {
+		t.Fatal("the alert is another; judge it here again")
+	}
+	for _, state := range StoreStates {
+		alerts := regexp.MustCompile("^(?:" + string(m[1]) + ")$").MatchString(state)
+		if alerts != (state == "lax" || state == "unknown") {
+			t.Errorf("%s: alerts %v", state, alerts)
 		}
 	}
 }

@@ -23,6 +23,18 @@ func (s *Store) Look() {
 	s.look(context.Background(), 1)
 }
 
+// Assess does at once what the background loop does each half minute.
+func (s *Store) Assess() Guarantee {
+	s.assess(context.Background())
+	return s.Guarantee()
+}
+
+// Lacks is lacks.
+var Lacks = lacks
+
+// Refresh looks at the topology now.
+func (s *Store) Refresh() error { return s.topo.refresh(context.Background(), false) }
+
 // Cold reports that bucket b is to be made cold before its next rule.
 func (s *Store) Cold(b int) bool { return s.cool[b].Load() }
 
