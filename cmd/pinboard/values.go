@@ -13,13 +13,14 @@ import (
 
 	"github.com/alecthomas/kong"
 
+	"pinboard"
 	"pinboard/internal/proxy"
 	"pinboard/internal/redisstore"
 )
 
 // Limits of values, each because something breaks beyond it.
 const (
-	minLease      = time.Second      // a beat and a round trip must fit
+	minLease      = pinboard.ShortestLease
 	realLease     = 8 * time.Second  // buffer 5 s + beat 3 s of the real client
 	maxLease      = 10 * time.Minute // cold starts and dead workers' ids wait this long
 	maxBuckets    = 1024             // every beat writes its lease to every bucket

@@ -4,15 +4,16 @@ package h1
 // Transfer-Encoding is not among them: a chunked body keeps its framing.
 var HopByHop = SetOf(Connection, Hop, TE, Upgrade)
 
-// FromClient are the kinds a worker hears from Pinboard or not at all.
-var FromClient = SetOf(From, Session, SessionSecret, Depth, Attestation, OwnError, Refusal, Internal, ForwardedForm)
+// FromWorker are the kinds a client hears from Pinboard or not at all: every
+// name that Pinboard and its workers use among themselves.
+var FromWorker = SetOf(From, Session, SessionSecret, Depth, Attestation, OwnError, Refusal, Internal)
 
-// FromWorker are the kinds a client never hears from a worker.
-var FromWorker = SetOf(Refusal, OwnError)
+// FromClient are the kinds a worker hears from Pinboard or not at all.
+var FromClient = FromWorker | SetOf(ForwardedForm)
 
 // notInTrailers are kinds that steer framing, routing or the hop: never
 // accepted behind a body (RFC 9110 6.5.1).
-var notInTrailers = HopByHop | FromClient | FromWorker |
+var notInTrailers = HopByHop | FromClient |
 	SetOf(Host, ContentLength, TransferEncoding, Trailer, Expect, MaxForwards,
 		ForwardedFor, ForwardedHost, ForwardedProto, Forwarded, RealIP)
 

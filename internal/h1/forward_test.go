@@ -36,13 +36,14 @@ func TestInternalNamesGo(t *testing.T) {
 		"Pinboard-Epoch", "pinboard-epoch", "PINBOARD_EPOCH", "Pinboard_Epoch", "Pinboard-Anything", "Pinboard-From",
 		"Pinboard-Session", "Pinboard-Session-Secret", "Pinboard-Subrequest-Depth", "Pinboard-Attestation", "Pinboard-Caller",
 		"Pinboard_Attestation", "X-Pinned-Proxy-Secret", "x_pinned_proxy_secret", "X-Pinned_Proxy-Secret", "Pinned-Refusal",
+		"X-Pinboard-Epoch", "x_pinboard_epoch", "X-Pinboard_Anything",
 		"pinned_refusal", "X_Forwarded_For", "X-Forwarded_For", "x_forwarded_proto", "X_Real_IP",
 	} {
 		if got := appendOf(t, "Host: h\r\n"+name+": 1\r\nA: b\r\n"); got != "Host: h\r\nA: b\r\n" {
 			t.Errorf("%s: %q", name, got)
 		}
 	}
-	for _, name := range []string{"Pinboard", "Pinboards-Epoch", "X-Pin", "Pinne-d", "X-Forwarded-For", "X-Real-IP", "Xpinboard-Epoch"} {
+	for _, name := range []string{"Pinboard", "Pinboards-Epoch", "X-Pin", "X-Pinboard", "X-Pinboards-Epoch", "Pinne-d", "X-Forwarded-For", "X-Real-IP", "Xpinboard-Epoch"} {
 		if got := appendOf(t, "Host: h\r\n"+name+": 1\r\n"); !strings.Contains(got, name+": 1") {
 			t.Errorf("%s was dropped", name)
 		}

@@ -30,7 +30,7 @@ const (
 	Attestation   // Pinboard-Attestation
 	OwnError      // Pinboard-Error: only Pinboard says it
 	Refusal       // Pinned-Refusal
-	Internal      // any other Pinboard-*, X-Pinned-*, Pinned-*, and every underscore form
+	Internal      // any other Pinboard-*, X-Pinboard-*, Pinned-*, X-Pinned-*, and every underscore form
 )
 
 // A Set is a set of Kinds.
@@ -135,7 +135,7 @@ func pKind(name []byte) Kind {
 
 func xKind(name []byte) Kind {
 	switch {
-	case under(name, "x-pinned-"):
+	case under(name, "x-pinned-"), under(name, "x-pinboard-"):
 		return Internal
 	case is(name, "x-forwarded-for"):
 		return ForwardedFor

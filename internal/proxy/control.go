@@ -12,30 +12,20 @@ import (
 	"pinboard/internal/h1"
 )
 
-// isControl reports whether the control handler answers a path. The bytes are
-// compared as they came: no other spelling reaches it.
-func isControl(path []byte) bool {
-	switch string(path) {
-	case "/healthz", "/readyz", "/metrics", "/registry", "/dashboard":
-		return true
-	}
-	return bytes.HasPrefix(path, []byte("/registry/")) || bytes.HasPrefix(path, []byte("/dashboard/"))
-}
-
 // controlPatience bounds how long a request body of the control plane may take.
 const controlPatience = 30 * time.Second
 
 // control runs the control handler on this connection, keeping its framing
 // and reuse in the engine's hands.
-func (x *exchange) control() (keep, graceful bool) {
+func (x *exchange) control() next {
 	c := x.c
 	r, err := http.ReadRequest(bufio.NewReader(bytes.NewReader(x.head)))
 	if err != nil {
-		return x.reject(pinboard.BadRequest)
+		return x.refuse(pinboard.BadRequest)
 	}
 	if !c.begin(handling, x.bodyInHand()) {
 		x.obs.End = ClientGone
-		return false, false
+		return hangUp
 	}
 	x.noteOrigin()
 	r.Header.Set(requestIDName, x.requestID()) // for lines that the handler logs
@@ -64,9 +54,9 @@ func (x *exchange) control() (keep, graceful bool) {
 	x.obs.Status = w.status
 	if w.err != nil || c.cause() != uncut {
 		x.obs.End = x.endOf(ClientGone)
-		return false, false
+		return hangUp
 	}
-	return !w.closing, true
+	return behind(!w.closing, nil)
 }
 
 // A controlBody reads a request body for the handler.

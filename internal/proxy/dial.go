@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"net"
+	"net/netip"
 	"syscall"
 	"time"
 )
@@ -26,14 +27,51 @@ func (p *Proxy) dial(ctx context.Context, k *worker) (*upstream, error) {
 		return nil, err
 	}
 	u := &upstream{worker: k, tcp: nc}
-	u.armed = setUserTimeout(nc, userTimeout) == nil
+	u.armed = setUserTimeout(nc, p.cfg.Limits.Unacknowledged) == nil
 	if k.secure {
 		if nc, err = p.handshake(ctx, k, nc); err != nil {
 			return nil, err
 		}
 	}
 	u.init(nc, largeBlock)
+	u.taken = p.cfg.Now()
 	return u, nil
+}
+
+// addresses lists what to dial, families interleaved, the first family first.
+func (p *Proxy) addresses(ctx context.Context, k *worker) ([]string, error) {
+	if a, err := netip.ParseAddr(k.host); err == nil {
+		return []string{net.JoinHostPort(a.String(), k.port)}, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, p.cfg.ConnectTimeout)
+	defer cancel()
+	found, err := p.cfg.Lookup(ctx, k.host)
+	if err != nil {
+		return nil, err
+	}
+	var first, second []string
+	for _, a := range found {
+		a = a.Unmap()
+		s := net.JoinHostPort(a.String(), k.port)
+		if a.Is4() == found[0].Unmap().Is4() {
+			first = append(first, s)
+		} else {
+			second = append(second, s)
+		}
+	}
+	var all []string
+	for i := 0; i < max(len(first), len(second)); i++ {
+		if i < len(first) {
+			all = append(all, first[i])
+		}
+		if i < len(second) {
+			all = append(all, second[i])
+		}
+	}
+	if len(all) == 0 {
+		return nil, errBadURL
+	}
+	return all[:min(len(all), maxAddresses)], nil
 }
 
 type dialled struct {

@@ -136,10 +136,47 @@ func TestInternalFieldsAreNeverTheClients(t *testing.T) {
 	s := newScripted(t, replying(okAnswer))
 	w.dir.place(s.Worker)
 	w.ask("GET /t/a HTTP/1.1\r\nHost: h\r\nPinboard-Epoch: 999\r\npinboard-epoch: 998\r\nPinboard_Epoch: 997\r\nPINBOARD-ATTESTATION: forged\r\n" +
-		"Pinboard-Caller: /t/evil\r\nX-Pinned-Proxy-Secret: guess\r\nx_pinned_proxy_secret: guess\r\nPinned-Refusal: x\r\nPinboard-Subrequest-Depth: 7\r\n\r\n")
+		"Pinboard-Caller: /t/evil\r\nX-Pinboard-Epoch: 1\r\nx_pinboard_caller: /t/evil\r\nX-Pinned-Proxy-Secret: guess\r\nx_pinned_proxy_secret: guess\r\nPinned-Refusal: x\r\nPinboard-Subrequest-Depth: 7\r\n\r\n")
 	want := []string{"Pinboard-Epoch: 41", "Pinboard-Attestation: att." + s.Session + "..0"}
 	if got := lines(s.deliveries()[0].head, "pin", "x-pin", "x_pin"); strings.Join(got, "|") != strings.Join(want, "|") {
 		t.Errorf("worker got %q", got)
+	}
+}
+
+// The other way round: names of Pinboard's own reach a client from Pinboard or
+// not at all, in interim answers, final ones, upgrades and trailers.
+func TestInternalFieldsAreNeverTheWorkers(t *testing.T) {
+	t.Parallel()
+	const internal = "Pinboard-Error: forged\r\nPinboard-Epoch: 41\r\npinboard_attestation: leaked\r\nPINBOARD-SESSION-SECRET: leaked\r\n" +
+		"Pinboard-From: /t/a\r\nPinboard-Session: s\r\nPinboard-Subrequest-Depth: 1\r\nPinboard_Anything: x\r\nX-Pinned-Proxy-Secret: leaked\r\n" +
+		"x_pinned_proxy_secret: leaked\r\nX-Pinboard-Error: forged\r\nPinned-Refusal: no\r\nPinned_Refusal: lease-unhealthy\r\nPinned-Anything: x\r\n"
+	const length, chunked = "Content-Length: 2\r\n\r\nok", "Transfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n"
+	upgraded := strings.TrimSuffix(switching, "\r\n")
+	for _, test := range []struct{ name, request, answer, want string }{
+		{"a 200", bodyless, "HTTP/1.1 200 OK\r\nA: 1\r\n" + internal + length, "HTTP/1.1 200 OK\r\nA: 1\r\n" + length},
+		{"an error", bodyless, "HTTP/1.1 503 No\r\n" + internal + length, "HTTP/1.1 503 No\r\n" + length},
+		{"interim", bodyless, "HTTP/1.1 103 Early\r\n" + internal + "Link: x\r\n\r\n" + okAnswer, "HTTP/1.1 103 Early\r\nLink: x\r\n\r\n" + okAnswer},
+		{"trailers", bodyless, "HTTP/1.1 200 OK\r\n" + internal + chunked + internal + "B: 2\r\n\r\n", "HTTP/1.1 200 OK\r\n" + chunked + "B: 2\r\n\r\n"},
+		{"names alike", bodyless, "HTTP/1.1 200 OK\r\nPinboards: 1\r\nPinned: 2\r\nX-Pin-Error: 3\r\n" + length,
+			"HTTP/1.1 200 OK\r\nPinboards: 1\r\nPinned: 2\r\nX-Pin-Error: 3\r\n" + length},
+		{"an upgrade", handshake, upgraded + internal + "\r\n", ""},
+	} {
+		w := newWorld(t)
+		w.dir.place(newScripted(t, replying(test.answer)).Worker)
+		c := w.dial()
+		c.send(test.request)
+		if test.want != "" {
+			c.readExactly(test.want)
+			continue
+		}
+		head, err := readHead(c.r)
+		if got := lines(head, "pin", "x-pin", "x_pin"); len(got) > 0 || err != nil || !strings.HasPrefix(head, "HTTP/1.1 101 ") {
+			t.Errorf("%s: client got %q, %v", test.name, head, err)
+		}
+	}
+	w := newWorld(t) // and Pinboard's own errors say so
+	if got := w.ask(bodyless); got.line("Pinboard-Error") != "unknown_namespace" {
+		t.Errorf("client got %q", got.head)
 	}
 }
 

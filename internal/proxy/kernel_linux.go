@@ -9,10 +9,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// userTimeout bounds how long sent bytes may stay unacknowledged until the
-// request head has arrived (F1).
-const userTimeout = 5 * time.Second
-
 // hasSpoken reports whether a read of the idle nc would not wait.
 func hasSpoken(nc net.Conn) bool {
 	c, ok := nc.(syscall.Conn)
@@ -32,7 +28,8 @@ func hasSpoken(nc net.Conn) bool {
 	return spoken
 }
 
-// setUserTimeout sets TCP_USER_TIMEOUT; 0 is none.
+// setUserTimeout sets TCP_USER_TIMEOUT: how long sent bytes may stay
+// unacknowledged; 0 is for ever.
 func setUserTimeout(nc net.Conn, d time.Duration) error {
 	c, ok := nc.(syscall.Conn)
 	if !ok {
@@ -52,27 +49,36 @@ func setUserTimeout(nc net.Conn, d time.Duration) error {
 	return err
 }
 
-// acknowledged reports whether the peer's kernel has n bytes of this
-// connection, or all that was sent.
+// acknowledged reports whether the peer's kernel has the first n bytes that
+// were written to nc.
 func acknowledged(nc net.Conn, n uint64) bool {
+	info := tcpInfo(nc)
+	return info != nil && info.Bytes_acked > n // the SYN counts as one byte
+}
+
+// allAcknowledged reports whether the peer's kernel has all that was written.
+func allAcknowledged(nc net.Conn) bool {
+	info := tcpInfo(nc)
+	return info != nil && info.Unacked == 0 && info.Notsent_bytes == 0
+}
+
+// tcpInfo is what the kernel knows of nc; nil when it says nothing.
+func tcpInfo(nc net.Conn) (info *unix.TCPInfo) {
 	c, ok := nc.(syscall.Conn)
 	if !ok {
-		return true
+		return nil
 	}
 	raw, err := c.SyscallConn()
 	if err != nil {
-		return true
+		return nil
 	}
-	done := false
 	_ = raw.Control(func(fd uintptr) {
-		info, err := unix.GetsockoptTCPInfo(int(fd), unix.IPPROTO_TCP, unix.TCP_INFO)
-		if err != nil {
-			return
-		}
-		// The SYN counts as one acknowledged byte.
-		done = info.Bytes_acked > n || info.Unacked == 0 && info.Notsent_bytes == 0
+		info, err = unix.GetsockoptTCPInfo(int(fd), unix.IPPROTO_TCP, unix.TCP_INFO)
 	})
-	return done
+	if err != nil {
+		return nil
+	}
+	return info
 }
 
 // A watcher tells of hang-ups while nobody reads: one epoll for all client

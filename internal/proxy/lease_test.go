@@ -3,8 +3,11 @@ package proxy_test
 import (
 	"bufio"
 	"errors"
+	"fmt"
 	"io"
 	"net"
+	"strconv"
+	"sync"
 	"testing"
 	"time"
 
@@ -148,6 +151,84 @@ func TestUserTimeoutHoldsUntilTheHeadIsAcknowledged(t *testing.T) {
 	w.eventually("and lifted", func() bool { return userTimeout(t, up) == 0 })
 	close(gate)
 	c.answer()
+}
+
+// With a short lease the timeout is short, too. It is lifted in time all the
+// same: a worker that has the head may leave the body unread for longer.
+func TestShortUserTimeoutsSpareALiveWorker(t *testing.T) {
+	t.Parallel()
+	dialled := make(chan *net.TCPConn, 1)
+	w := newWorld(t, func(c *proxy.Config) { c.Lease, c.Dial = time.Second, dialTCP(dialled) })
+	begun, gate := make(chan struct{}), make(chan struct{})
+	s := newScripted(t, func(s *scripted, c net.Conn, r *bufio.Reader) {
+		d, err := readHead(r)
+		if err != nil {
+			return
+		}
+		close(begun)
+		<-gate
+		size, _ := strconv.Atoi(delivery{head: d}.line("Content-Length"))
+		if n, err := io.CopyN(io.Discard, r, int64(size)); err != nil {
+			t.Errorf("the body broke off after %d bytes: %v", n, err)
+			return
+		}
+		io.WriteString(c, okAnswer)
+	})
+	open := sync.OnceFunc(func() { close(gate) })
+	t.Cleanup(open)
+	w.dir.place(s.Worker)
+	c := w.dial()
+	const size = 64 << 20 // far more than both kernels take
+	sent := make(chan error, 1)
+	go func() {
+		_, err := fmt.Fprintf(c, "POST /t/a HTTP/1.1\r\nHost: h\r\nContent-Length: %d\r\n\r\n", size)
+		if err == nil {
+			_, err = c.Write(make([]byte, size))
+		}
+		sent <- err
+	}()
+	up := await(t, "dial", dialled, patience)
+	if ms := userTimeout(t, up); ms != 333 && ms != 0 {
+		t.Errorf("a user timeout of %d ms under a lease of 1 s", ms)
+	}
+	await(t, "the head", begun, patience)
+	w.eventually("the timeout is lifted", func() bool { return userTimeout(t, up) == 0 })
+	time.Sleep(700 * time.Millisecond) // twice the timeout
+	open()
+	if got := c.answer(); got.body != "ok" {
+		t.Errorf("client got %q", got)
+	}
+	if err := await(t, "the upload", sent, patience); err != nil {
+		t.Error(err)
+	}
+}
+
+// A third of a short lease is the age at which a resolve is not sent.
+func TestTheAgeOfAResolveScalesWithTheLease(t *testing.T) {
+	for _, test := range []struct {
+		lease, age time.Duration
+		resolves   int
+	}{
+		{time.Second, 50 * time.Millisecond, 1},
+		{time.Second, 350 * time.Millisecond, 2},
+		{9 * time.Second, 2 * time.Second, 1},
+		{9 * time.Second, 3100 * time.Millisecond, 2},
+		{time.Minute, 4 * time.Second, 1},
+		{time.Minute, 5100 * time.Millisecond, 2},
+	} {
+		w := newWorld(t, func(c *proxy.Config) { c.Lease = test.lease })
+		s := newScripted(t, replying(okAnswer))
+		w.dir.resolve = func(n int, r directory.Request) (directory.Placement, error) {
+			p := w.dir.placement(s.Worker, r)
+			if n == 1 {
+				p.Sent = p.Sent.Add(-test.age)
+			}
+			return p, nil
+		}
+		if got := w.ask(bodyless); got.body != "ok" || len(w.dir.resolved()) != test.resolves {
+			t.Errorf("lease %v, age %v: %d resolves, %q", test.lease, test.age, len(w.dir.resolved()), got)
+		}
+	}
 }
 
 func userTimeout(t *testing.T, c *net.TCPConn) (ms int) {

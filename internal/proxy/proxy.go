@@ -9,8 +9,6 @@ import (
 	"sync/atomic"
 	"syscall"
 	"time"
-
-	"pinboard/internal/ownership"
 )
 
 // A Proxy serves any number of listeners until Shutdown.
@@ -74,28 +72,6 @@ func (p *Proxy) CloseSession(session string) {
 	if k != nil {
 		k.closeIdle(true)
 	}
-}
-
-// worker is what this node holds for w's session.
-func (p *Proxy) worker(w *ownership.Worker) (*worker, error) {
-	p.workersMu.RLock()
-	k := p.workers[w.Session]
-	p.workersMu.RUnlock()
-	if k != nil {
-		return k, nil
-	}
-	k, err := newWorker(w)
-	if err != nil {
-		return nil, err
-	}
-	p.workersMu.Lock()
-	defer p.workersMu.Unlock()
-	if old := p.workers[w.Session]; old != nil {
-		return old, nil
-	}
-	k.used = p.cfg.Now()
-	p.workers[w.Session] = k
-	return k, nil
 }
 
 // Serve accepts connections until Shutdown, then returns nil.

@@ -17,42 +17,68 @@ const (
 	retrySpread = 1500 // ms
 )
 
-// reject answers with a refusal. keep says that the connection may go on:
-// never after a doubtful head, nor with a body that has not arrived whole.
-func (x *exchange) reject(r *pinboard.Refusal) (keep, graceful bool) {
+// refuse answers with a refusal. The connection goes on only behind a head that
+// is beyond doubt and a body that has arrived whole.
+func (x *exchange) refuse(r *pinboard.Refusal) next {
 	c := x.c
 	x.obs.End, x.obs.Refusal, x.obs.Status = Rejected, r, r.Status
 	switch c.cause() {
 	case uncut:
 	case cutClient: // nobody is told
 		x.obs.End, x.obs.Refusal, x.obs.Status = ClientGone, nil, 0
-		return false, false
+		return hangUp
 	default:
 		_ = c.nc.SetDeadline(time.Time{})
 	}
 	x.noteOrigin()
-	keep = x.obs.Method != "" && x.head != nil && x.bodyInHand() && !x.req.Close && !c.p.draining.Load() && c.cause() == uncut
+	keep := x.obs.Method != "" && x.head != nil && x.bodyInHand() && !x.req.Close && !c.p.draining.Load() && c.cause() == uncut
 	if keep {
 		x.finishRequest()
 	}
 	x.takeOut(0)
 	x.out = x.appendRefusal(x.out, r, !keep)
-	err := x.flush(nil)
-	return keep && err == nil, err == nil
+	return behind(keep, x.flush(nil))
+}
+
+// behind an answer of our own the connection goes on or is closed in stages.
+func behind(keep bool, err error) next {
+	switch {
+	case err != nil:
+		return hangUp
+	case keep:
+		return again
+	}
+	return partWell
+}
+
+// broken ends an exchange that was interrupted before it had an answer.
+func (x *exchange) broken() next {
+	switch x.c.cause() {
+	case cutOwner:
+		return x.refuse(pinboard.OwnerLost)
+	case cutTimeout:
+		return x.refuse(pinboard.WorkerTimeout)
+	case cutUpload:
+		return x.refuse(pinboard.BadRequest)
+	case cutShutdown:
+		x.obs.End = ShutdownCut
+	default:
+		x.obs.End = ClientGone
+	}
+	return hangUp
 }
 
 // answerOptions answers an OPTIONS that may go no further (RFC 9110 7.6.2).
-func (x *exchange) answerOptions() (keep, graceful bool) {
+func (x *exchange) answerOptions() next {
 	x.obs.Status = 204
-	keep = x.bodyInHand() && !x.req.Close && !x.c.p.draining.Load()
+	keep := x.bodyInHand() && !x.req.Close && !x.c.p.draining.Load()
 	if keep {
 		x.finishRequest()
 	}
 	x.takeOut(0)
 	x.out = append(appendStatus(x.out, x.obs.Status), allowLine...)
 	x.out = append(x.appendPersistence(x.out, !keep), "\r\n"...)
-	err := x.flush(nil)
-	return keep && err == nil, err == nil
+	return behind(keep, x.flush(nil))
 }
 
 const allowLine = "Allow: GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS\r\n"

@@ -1,25 +1,13 @@
 package proxy
 
 import (
-	"errors"
-	"os"
 	"slices"
-	"time"
 
 	"pinboard/internal/h1"
 )
 
-func isTimeout(err error) bool { return errors.Is(err, os.ErrDeadlineExceeded) }
-
-func (x *exchange) writeClient(b []byte) error {
-	n, err := x.c.send(b)
-	x.obs.BytesOut += int64(n)
-	return err
-}
-
 // An answer is the final answer on its way to the client.
 type answer struct {
-	from    *upstream
 	body    h1.Body
 	plain   bool // chunks are taken apart: HTTP/1.0 knows none
 	closing bool // the client's connection ends with it
@@ -30,16 +18,15 @@ type answer struct {
 // came with it in one write, then each read in one write. A stream that must be
 // waited for goes on in a fresh goroutine, because a stack that has run an
 // exchange is several times as large as a waiting stream needs.
-func (x *exchange) relay(u *upstream) next {
-	c, a := x.c, &x.answer
+func (x *exchange) relay() next {
+	c, u, a := x.c, x.u, &x.answer
 	c.answer(answering)
 	x.obs.Status = x.res.Status
 	x.finishRequest()
-	a.from = u
 	a.body = h1.NewBody(x.res.Body, x.res.ContentLength)
 	a.plain = x.req.Minor == 0 && a.body.Framing == h1.Chunked
 	a.closing = x.closes(a.plain)
-	n := x.buildAnswer(u, a.closing, a.plain)
+	n := x.buildAnswer(a.closing, a.plain)
 	u.consume(n)
 	if a.body.Framing == h1.Chunked || a.body.Framing == h1.UntilClose {
 		x.leave(u.worker)
@@ -51,43 +38,24 @@ func (x *exchange) relay(u *upstream) next {
 		c.then = x.stream
 		return passedOn
 	}
-	return nextOf(x.relayed(end))
+	return x.relayed(end)
 }
 
 // stream goes on with an answer, and behind it with its connection.
 func (x *exchange) stream() (over bool) {
 	c := x.c
 	end, _ := x.pump()
-	next := nextOf(x.relayed(end))
+	next := x.relayed(end)
 	x.finish()
 	return c.goOn(next)
 }
 
-// relayed puts things away behind an answer.
-func (x *exchange) relayed(end End) (keep, graceful bool) {
-	c, a := x.c, &x.answer
-	u := a.from
-	x.dropOut()
-	x.stopUpload(u, graceFor(end))
-	x.obs.End = end
-	c.detach()
-	clean := end == Complete && x.up.state != uploadBroken && !x.res.Close && len(u.unread()) == 0
-	if clean {
-		slot := x.slot
-		x.slot = false
-		u.worker.give(u, c.p.cfg.Now(), slot)
-	} else {
-		x.leave(u.worker)
-		u.close()
-	}
-	if end != Complete {
-		if a.body.Framing == h1.UntilClose || a.plain {
-			c.reset() // only a reset tells this end from a complete one
-			return false, false
-		}
-		return false, end == WorkerGone
-	}
-	return !a.closing && x.up.state != uploadBroken, true
+// become moves the exchange to another kind, once its response head is there.
+func (x *exchange) become(k Kind) {
+	x.c.p.counts[x.obs.Kind].Add(-1)
+	x.c.p.counts[k].Add(1)
+	x.obs.Kind = k
+	x.obs.Head = x.c.p.cfg.Now().Sub(x.obs.Start)
 }
 
 // finishRequest consumes what of the request is still unread: nothing of it is
@@ -111,8 +79,8 @@ func (x *exchange) closes(plain bool) bool {
 }
 
 // buildAnswer writes the answer's head into out; n is its length as received.
-func (x *exchange) buildAnswer(u *upstream, closing, plain bool) (n int) {
-	fields := x.res.Fields
+func (x *exchange) buildAnswer(closing, plain bool) (n int) {
+	u, fields := x.u, x.res.Fields
 	n = 2 // the blank line
 	if len(fields) > 0 {
 		n += int(fields[len(fields)-1].End)
@@ -147,7 +115,7 @@ func (x *exchange) buildAnswer(u *upstream, closing, plain bool) (n int) {
 // pump moves the body. out may hold the head, which goes with the first bytes.
 // Not over: a stream that is to be waited for and has no goroutine of its own.
 func (x *exchange) pump() (end End, over bool) {
-	u, b, plain := x.answer.from, &x.answer.body, x.answer.plain
+	u, b, plain := x.u, &x.answer.body, x.answer.plain
 	for {
 		pass, n, ok := x.takeBody(u, b, plain)
 		if len(x.out) > 0 && len(pass) <= largeBlock {
@@ -195,6 +163,11 @@ func (x *exchange) pump() (end End, over bool) {
 	}
 }
 
+// releaseHeads gives up what only heads need, while a stream goes on.
+func (x *exchange) releaseHeads() {
+	x.req.Fields, x.res.Fields = nil, nil
+}
+
 // takeBody takes what u has read of the body: the bytes to pass on and how
 // many were taken. The data of a dechunked body goes to out.
 func (x *exchange) takeBody(u *upstream, b *h1.Body, plain bool) (pass []byte, n int, ok bool) {
@@ -219,14 +192,6 @@ func (x *exchange) openOut() {
 	}
 }
 
-// graceFor is how long the upload may go on behind an answer that ended so.
-func graceFor(end End) time.Duration {
-	if end == Complete {
-		return uploadGrace
-	}
-	return 0
-}
-
 // flush writes out, if it holds anything, then pass; out is given back, so
 // that a waiting stream holds no block.
 func (x *exchange) flush(pass []byte) error {
@@ -241,6 +206,41 @@ func (x *exchange) flush(pass []byte) error {
 		return nil
 	}
 	return x.writeClient(pass)
+}
+
+func (x *exchange) writeClient(b []byte) error {
+	n, err := x.c.send(b)
+	x.obs.BytesOut += int64(n)
+	return err
+}
+
+// relayed puts things away behind an answer.
+func (x *exchange) relayed(end End) next {
+	c, u, a := x.c, x.u, &x.answer
+	x.dropOut()
+	grace := uploadGrace
+	if end != Complete {
+		grace = 0
+	}
+	x.stopUpload(u, grace)
+	x.obs.End = end
+	c.detach()
+	whole := x.up.state != uploadBroken
+	if end == Complete && whole && !x.res.Close && len(u.unread()) == 0 {
+		x.putBack()
+	} else {
+		x.leave(u.worker)
+		u.close()
+	}
+	switch {
+	case end == Complete:
+		return behind(!a.closing && whole, nil)
+	case a.body.Framing == h1.UntilClose || a.plain:
+		c.reset() // only a reset tells this end from a complete one
+	case end == WorkerGone:
+		return partWell
+	}
+	return hangUp
 }
 
 // endOf names the end: whoever interrupted first, else what was observed.

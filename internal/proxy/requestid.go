@@ -4,8 +4,6 @@ import (
 	"bytes"
 	"math/rand/v2"
 	"strings"
-
-	"pinboard/internal/h1"
 )
 
 // A request is named by the X-Request-Id of its client, else by a name made
@@ -68,18 +66,4 @@ func (x *exchange) appendRequestID(b []byte) []byte {
 	b = append(b, requestIDName+": "...)
 	b = append(b, x.requestID()...)
 	return append(b, "\r\n"...)
-}
-
-// fault says what is wrong with an answer of the worker that cannot be passed
-// on. u holds what has come of it.
-func (x *exchange) fault(u *upstream) string {
-	switch {
-	case x.interim > maxInterim:
-		return "too many interim answers"
-	case x.res.Status == 101:
-		return "an upgrade that was not asked for"
-	case len(u.unread()) >= h1.MaxHead:
-		return "a response head that is too large"
-	}
-	return "no valid HTTP response head"
 }

@@ -13,17 +13,11 @@ var (
 	fromWorker = h1.HopByHop | h1.FromWorker
 )
 
-// build writes the head for the placed worker into out, and the body behind
-// it if the whole of it has been read. The client's lines pass as bytes; what
-// Pinboard adds comes after them.
-func (x *exchange) build(k *worker, body bool) {
+// compose implements sender. The client's lines pass as bytes; what Pinboard
+// adds comes behind them.
+func (x *exchange) compose(b []byte, k *worker) []byte {
 	r, head := &x.req, x.head
-	n := 0
-	if body && r.HasBody() {
-		n = int(r.ContentLength)
-	}
-	x.takeOut(len(head) + n)
-	b := append(x.out, r.Method.Of(head)...)
+	b = append(b, r.Method.Of(head)...)
 	b = append(b, ' ')
 	b = append(b, k.base...)
 	path := r.Path.Of(head)
@@ -59,14 +53,7 @@ func (x *exchange) build(k *worker, body bool) {
 	} else if r.Trailers {
 		b = append(b, "TE: trailers\r\n"...)
 	}
-	b = x.appendForwarded(b)
-	b = x.appendIdentity(b)
-	b = append(b, "\r\n"...)
-	if n > 0 {
-		b = append(b, x.c.unread()[len(head):len(head)+n]...)
-		x.obs.BytesIn = int64(n)
-	}
-	x.out = b
+	return x.appendForwarded(b)
 }
 
 func (x *exchange) appendHost(b []byte, k *worker) []byte {
@@ -77,30 +64,6 @@ func (x *exchange) appendHost(b []byte, k *worker) []byte {
 		b = append(b, k.site...)
 	}
 	return append(b, "\r\n"...)
-}
-
-// appendIdentity appends the epoch and what proves that Pinboard sent this.
-func (x *exchange) appendIdentity(b []byte) []byte {
-	w := x.place.Worker
-	b = append(b, "Pinboard-Epoch: "...)
-	b = strconv.AppendUint(b, uint64(x.place.Epoch), 10)
-	b = append(b, "\r\nPinboard-Attestation: "...)
-	b = x.c.p.cfg.Mint(b, w, x.caller, x.depth)
-	b = append(b, "\r\n"...)
-	if !w.SendSecret {
-		return b
-	}
-	b = append(b, "X-Pinned-Proxy-Secret: "...)
-	b = append(b, w.Secret...)
-	b = append(b, "\r\n"...)
-	if x.caller != "" {
-		b = append(b, "Pinboard-Caller: "...)
-		b = append(b, x.caller...)
-		b = append(b, "\r\nPinboard-Subrequest-Depth: "...)
-		b = strconv.AppendInt(b, int64(x.depth), 10)
-		b = append(b, "\r\n"...)
-	}
-	return b
 }
 
 // maxForwards reads the field on OPTIONS, the only method here that obeys it

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"os"
 	"syscall"
 	"time"
 
@@ -264,3 +265,8 @@ func (s *socket) reset() {
 		_ = c.SetLinger(0)
 	}
 }
+
+// isEOF reports a FIN, as opposed to a reset or an interruption.
+func isEOF(err error) bool { return err == io.EOF }
+
+func isTimeout(err error) bool { return errors.Is(err, os.ErrDeadlineExceeded) }

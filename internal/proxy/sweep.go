@@ -10,8 +10,13 @@ import (
 )
 
 // sweepEvery is the pace of what need not be exact; leases and response
-// timeouts are met when they are due.
-const sweepEvery = time.Second
+// timeouts are met when they are due. sweepsPerLimit of them fit into a user
+// timeout, so that it is lifted long before it could end a connection whose
+// worker has the head but reads no body for a while.
+const (
+	sweepEvery     = time.Second
+	sweepsPerLimit = 5
+)
 
 // early cuts a stream before its owner's lease can have lapsed, whatever the
 // timer's slack.
@@ -24,6 +29,7 @@ const early = 10 * time.Millisecond
 type sweeper struct {
 	p    *Proxy
 	base time.Time
+	pace time.Duration
 	next atomic.Int64 // when it looks again, ns behind base
 	kick chan struct{}
 	done sync.WaitGroup
@@ -31,7 +37,7 @@ type sweeper struct {
 
 func (s *sweeper) start(p *Proxy) {
 	s.p, s.kick = p, make(chan struct{}, 1)
-	s.base = p.cfg.Now()
+	s.base, s.pace = p.cfg.Now(), min(sweepEvery, p.cfg.Limits.Unacknowledged/sweepsPerLimit)
 	s.done.Go(s.run)
 	s.done.Go(s.recheck)
 }
@@ -61,7 +67,7 @@ func (s *sweeper) run() {
 		case <-t.C:
 		}
 		now := s.p.cfg.Now()
-		next := now.Add(sweepEvery)
+		next := now.Add(s.pace)
 		s.next.Store(int64(next.Sub(s.base))) // before anything is looked at: what begins meanwhile kicks
 		conns = s.p.snapshot(conns[:0])
 		for _, c := range conns {
@@ -108,7 +114,7 @@ func (c *conn) sweep(now time.Time) (due time.Time) {
 		return time.Time{}
 	}
 	// Most requests are over before it is worth asking the kernel.
-	if c.up.armed && now.Sub(c.asked) >= sweepEvery && c.up.acknowledged(c.target) {
+	if c.up.armed && now.Sub(c.up.taken) >= p.sweeper.pace && c.up.acknowledged() {
 		c.up.armed = setUserTimeout(c.up.tcp, 0) != nil
 	}
 	if !c.headBy.IsZero() {

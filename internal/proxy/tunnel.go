@@ -12,14 +12,14 @@ const tunnelGraces = 5
 // each direction: fresh ones, because a stack that has run an exchange is twice
 // as large as a parked direction needs. What either side sent early is still
 // unread and goes first. Both park in the poller without a block.
-func (x *exchange) tunnel(u *upstream) {
-	c := x.c
+func (x *exchange) tunnel() {
+	c, u := x.c, x.u
 	c.answer(tunnelled)
 	x.obs.Status = 101
 	x.finishRequest()
 	x.leave(u.worker)
 	x.become(Tunnel)
-	n := x.buildAnswer(u, false, false)
+	n := x.buildAnswer(false, false)
 	u.consume(n)
 	if x.flush(nil) != nil {
 		c.interrupt(cutClient)
@@ -38,9 +38,8 @@ func (x *exchange) direction(from, to *socket, n *int64, fromGone, toGone End) (
 	if c.broke != Complete {
 		x.obs.End = x.endOf(c.broke)
 	}
-	u := c.up
 	c.detach()
-	u.close()
+	x.u.close()
 	x.finish()
 	return true
 }

@@ -120,4 +120,5 @@ func (x *exchange) stopUpload(u *upstream, grace time.Duration) {
 		x.c.mu.Unlock()
 	}
 	x.obs.BytesIn = x.up.bytes.Load()
+	u.sent += uint64(x.obs.BytesIn)
 }

@@ -3,9 +3,6 @@ package proxy
 import (
 	"context"
 	"errors"
-	"math"
-	"net"
-	"net/netip"
 	"net/url"
 	"strings"
 	"sync"
@@ -14,45 +11,6 @@ import (
 	"pinboard"
 	"pinboard/internal/ownership"
 )
-
-// An upstream is one connection to a worker, owned by one exchange or by its
-// worker's idle list, never by both.
-type upstream struct {
-	socket
-	worker  *worker
-	reused  bool
-	proving bool          // taken from a worker that has yet to show that it keeps connections
-	idle    time.Time     // when it was given back
-	age     time.Duration // how long it had been idle when it was taken
-	tcp     net.Conn      // nc, or what its TLS runs on
-	armed   bool          // TCP_USER_TIMEOUT is set (F1)
-	start   uint64        // bytes written before the current request
-	sent    uint64        // bytes written in its whole life, what the upload wrote not counted
-}
-
-// acknowledged reports whether the worker's kernel has the first n bytes. TLS
-// adds bytes of its own, so there only all of them count.
-func (u *upstream) acknowledged(n uint64) bool {
-	if u.raw == nil {
-		n = math.MaxUint64
-	}
-	return acknowledged(u.tcp, n)
-}
-
-// ask writes a request, or the head of one, unless the worker has closed or
-// spoken meanwhile: errStale. TLS is looked beneath, and only once it has
-// served: a fresh one may still hold the tickets of its handshake.
-func (u *upstream) ask(out []byte, wait bool) (sent int, err error) {
-	if u.raw == nil && u.reused && hasSpoken(u.tcp) {
-		return 0, errStale
-	}
-	return u.write(out, wait)
-}
-
-func (u *upstream) close() {
-	u.release()
-	_ = u.nc.Close()
-}
 
 // A worker is what this node holds for one session: idle connections, newest
 // last, and the count of finite exchanges with those that wait for a place.
@@ -74,6 +32,28 @@ type worker struct {
 	used     time.Time
 	keeps    bool // a connection of this worker has outlived the probation
 	breaches int  // how often it was believed to and did not
+}
+
+// worker is what this node holds for w's session.
+func (p *Proxy) worker(w *ownership.Worker) (*worker, error) {
+	p.workersMu.RLock()
+	k := p.workers[w.Session]
+	p.workersMu.RUnlock()
+	if k != nil {
+		return k, nil
+	}
+	k, err := newWorker(w)
+	if err != nil {
+		return nil, err
+	}
+	p.workersMu.Lock()
+	defer p.workersMu.Unlock()
+	if old := p.workers[w.Session]; old != nil {
+		return old, nil
+	}
+	k.used = p.cfg.Now()
+	p.workers[w.Session] = k
+	return k, nil
 }
 
 var errBadURL = errors.New("advertise URL cannot be dialled")
@@ -108,14 +88,14 @@ func orString(s, v string) string {
 
 // enter takes a place among the worker's finite exchanges and, if there is
 // one younger than limit, an idle connection. Beyond the cap it waits.
-func (k *worker) enter(ctx context.Context, p *Proxy, now time.Time) (u *upstream, waited bool, _ *pinboard.Refusal) {
+func (k *worker) enter(ctx context.Context, p *Proxy, now time.Time) (*upstream, *pinboard.Refusal) {
 	k.mu.Lock()
 	if k.active < p.cfg.WorkerMaxConns {
 		k.active++
 		k.used = now
-		u = k.pop(now, p.cfg.PoolIdle)
+		u := k.pop(now, p.cfg.PoolIdle)
 		k.mu.Unlock()
-		return u, false, nil
+		return u, nil
 	}
 	place := make(chan struct{})
 	k.waiting = append(k.waiting, place)
@@ -124,14 +104,14 @@ func (k *worker) enter(ctx context.Context, p *Proxy, now time.Time) (u *upstrea
 	defer t.Stop()
 	select {
 	case <-place:
-		return k.take(p.cfg.Now(), p.cfg.PoolIdle), true, nil
+		return k.take(p.cfg.Now(), p.cfg.PoolIdle), nil
 	case <-t.C:
 	case <-ctx.Done():
 	}
 	if !k.abandon(place) {
 		k.leave() // the place came just now
 	}
-	return nil, true, pinboard.WorkerBusy
+	return nil, pinboard.WorkerBusy
 }
 
 // abandon reports whether place was still waiting.
@@ -145,22 +125,6 @@ func (k *worker) abandon(place chan struct{}) bool {
 		}
 	}
 	return false
-}
-
-// leave gives the place to the next in line.
-func (k *worker) leave() {
-	k.mu.Lock()
-	k.leaveLocked()
-	k.mu.Unlock()
-}
-
-func (k *worker) leaveLocked() {
-	if len(k.waiting) > 0 {
-		close(k.waiting[0])
-		k.waiting = k.waiting[1:]
-		return
-	}
-	k.active--
 }
 
 // take pops another idle connection for an exchange that has its place.
@@ -194,7 +158,7 @@ func (k *worker) pop(now time.Time, limit time.Duration) *upstream {
 		i = 0
 	}
 	u := k.idle[i]
-	u.age = now.Sub(u.idle)
+	u.taken, u.age = now, now.Sub(u.idle)
 	if u.age > limit || !k.keeps && u.age < probation<<k.breaches {
 		return nil // what is too old the sweep closes
 	}
@@ -220,6 +184,22 @@ func (k *worker) give(u *upstream, now time.Time, place bool) {
 	if !keep {
 		u.close()
 	}
+}
+
+// leave gives the place to the next in line.
+func (k *worker) leave() {
+	k.mu.Lock()
+	k.leaveLocked()
+	k.mu.Unlock()
+}
+
+func (k *worker) leaveLocked() {
+	if len(k.waiting) > 0 {
+		close(k.waiting[0])
+		k.waiting = k.waiting[1:]
+		return
+	}
+	k.active--
 }
 
 // served notes that u, kept before, has served again.
@@ -275,40 +255,4 @@ func (k *worker) closeIdle(forget bool) {
 	for _, u := range old {
 		u.close()
 	}
-}
-
-// addresses lists what to dial, families interleaved, the first family first.
-func (p *Proxy) addresses(ctx context.Context, k *worker) ([]string, error) {
-	if a, err := netip.ParseAddr(k.host); err == nil {
-		return []string{net.JoinHostPort(a.String(), k.port)}, nil
-	}
-	ctx, cancel := context.WithTimeout(ctx, p.cfg.ConnectTimeout)
-	defer cancel()
-	found, err := p.cfg.Lookup(ctx, k.host)
-	if err != nil {
-		return nil, err
-	}
-	var first, second []string
-	for _, a := range found {
-		a = a.Unmap()
-		s := net.JoinHostPort(a.String(), k.port)
-		if a.Is4() == found[0].Unmap().Is4() {
-			first = append(first, s)
-		} else {
-			second = append(second, s)
-		}
-	}
-	var all []string
-	for i := 0; i < max(len(first), len(second)); i++ {
-		if i < len(first) {
-			all = append(all, first[i])
-		}
-		if i < len(second) {
-			all = append(all, second[i])
-		}
-	}
-	if len(all) == 0 {
-		return nil, errBadURL
-	}
-	return all[:min(len(all), maxAddresses)], nil
 }

@@ -188,11 +188,7 @@ type Outcome struct {
 	Refused *pinboard.Refusal
 }
 
-const (
-	oldResolve  = 5 * time.Second // between resolve and send (F1)
-	ackLimit    = 5 * time.Second // for the kernel to take the request head
-	answerLimit = 30 * time.Second
-)
+const answerLimit = 30 * time.Second
 
 // Serve is the loop of the data plane and its retries (docs/guarantees.md, "Delivery").
 func (n *Node) Serve(q Ask) Outcome {
@@ -207,7 +203,7 @@ func (n *Node) Serve(q Ask) Outcome {
 		}
 		n.w.check.resolved(n, &p)
 		to := n.dial(p.Worker.URL)
-		if n.w.time().Sub(p.Sent) > oldResolve {
+		if n.w.time().Sub(p.Sent) > pinboard.LimitsFor(n.lease).Age {
 			if resolves++; resolves > 2 {
 				return Outcome{Text: pinboard.ResolveTooSlow.Text, Refused: pinboard.ResolveTooSlow}
 			}
@@ -243,7 +239,7 @@ func (n *Node) forward(to *Proc, p *directory.Placement, q Ask) (text string, ev
 		h.flow = &flow{n: n, p: to, open: true, watch: directory.Watch{Key: p.Key, Process: p.Worker.Process, Deadline: p.Deadline}}
 	}
 	r := newReply[string](n.w.Loop)
-	if d, arrives := n.w.net.leg(n.Name, to.Name); arrives && d < ackLimit {
+	if d, arrives := n.w.net.leg(n.Name, to.Name); arrives && d < pinboard.LimitsFor(n.lease).Unacknowledged {
 		n.w.At(d, func() {
 			to.run(func() {
 				n.w.Go(&to.Host, func() {
