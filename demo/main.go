@@ -1,5 +1,5 @@
 // Command pinboard-demo tells the story of Pinboard in half a minute: one node
-// on memory:, two workers, a crash. demo/run.sh builds and starts it.
+// (pinboard dev), two workers, a crash. demo/run.sh builds and starts it.
 package main
 
 import (
@@ -55,7 +55,7 @@ func run(ctx context.Context, stage *stage, python string) error {
 	s := &story{ctx: ctx, say: newVoice(os.Stdout), visitor: visitor{base: node}, workers: workers}
 	s.cast(python)
 	for _, act := range []func() error{
-		s.coldStart, s.spread, s.sticky, s.events, s.socket, s.crash,
+		s.spread, s.sticky, s.events, s.socket, s.crash,
 	} {
 		if err := act(); err != nil {
 			return fmt.Errorf("%w (logs of the processes below)\n%s", err, stage.logs())

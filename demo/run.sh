@@ -1,6 +1,6 @@
 #!/bin/sh
-# Shows Pinboard at work in half a minute: one node on memory:, two real
-# workers, a crash. Needs Go; Python 3.11 or newer for the real workers (Go
+# Shows Pinboard at work in half a minute: one node (pinboard
+# dev), two real workers, a crash. Needs Go; Python 3.11 or newer for the real workers (Go
 # workers stand in without it). Leaves nothing running.
 set -eu
 root=$(cd "$(dirname "$0")/.." && pwd)

@@ -32,20 +32,16 @@ type process struct {
 
 func newStage(dir string) *stage { return &stage{dir: dir} }
 
-// node starts Pinboard on a free port and returns its base URL once it serves.
+// node starts `pinboard dev` on a free port and returns its base URL once it serves.
 func (s *stage) node(ctx context.Context, token string) (string, error) {
 	port, err := freePort()
 	if err != nil {
 		return "", err
 	}
-	_, err = s.start("node", exec.Command("bin/pinboard", "serve"),
-		"REDIS_URL=memory:",
+	_, err = s.start("node", exec.Command("bin/pinboard", "dev"),
 		fmt.Sprintf("PORT=%d", port),
 		"PINBOARD_TOKEN="+token,
-		fmt.Sprintf("PINBOARD_LEASE_TTL_MS=%d", lease.Milliseconds()),
-		"PINBOARD_AFFINITY=none", // else all ids of this one client would prefer one worker
-		"PINBOARD_SHUTDOWN_NOTICE_MS=0",
-		"PINBOARD_SHUTDOWN_BUDGET_MS=1000")
+		fmt.Sprintf("PINBOARD_LEASE_TTL_MS=%d", lease.Milliseconds()))
 	if err != nil {
 		return "", err
 	}

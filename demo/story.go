@@ -29,28 +29,9 @@ func (s *story) cast(python string) {
 		kind = "Python, the client from PyPI under uvicorn"
 	}
 	fmt.Fprintf(s.say.out, "\n%s  one live instance per id, across a fleet\n", s.say.bold("Pinboard"))
-	s.say.line("node     %s on memory:, leases of %v", s.visitor.base, lease)
+	s.say.line("node     %s, started as pinboard dev, leases of %v", s.visitor.base, lease)
 	s.say.line("workers  %s and %s (%s), each registered by itself",
 		s.say.worker("anna"), s.say.worker("bert"), kind)
-}
-
-func (s *story) coldStart() error {
-	s.say.title("A new store is cold for one lease",
-		"until it is sure that no worker still holds an id from before, it places none")
-	began := time.Now()
-	first := true
-	_, err := s.visitor.await(s.ctx, ids[0], func(seen sight) {
-		if first {
-			s.say.line("GET /counters/%s/value  →  %d %s", ids[0], seen.Status, seen.Refused)
-			first = false
-		}
-		s.say.countdown(lease-time.Since(began), lease, seen.Refused)
-	})
-	s.say.over()
-	if err == nil {
-		s.say.line("warm after %.1f s", time.Since(began).Seconds())
-	}
-	return err
 }
 
 func (s *story) spread() error {
@@ -162,13 +143,13 @@ func (s *story) byHand(python string) {
 	}
 	fmt.Fprintf(s.say.out, "\n%s\n", s.say.bold("By hand"))
 	for _, command := range []string{
-		"export PINBOARD_TOKEN=secret PINBOARD_URL=http://localhost:8080 PINBOARD_LEASE_TTL_MS=8000 PINBOARD_AFFINITY=none",
-		"bin/pinboard serve &",
+		"export PINBOARD_TOKEN=secret PINBOARD_URL=http://127.0.0.1:8080 PINBOARD_LEASE_TTL_MS=8000",
+		"bin/pinboard dev &",
 		"WORKER_NAME=anna " + worker + " &",
 		"WORKER_NAME=bert " + worker + " &",
-		"curl -X POST localhost:8080/counters/apple/increment",
-		"curl -N localhost:8080/counters/apple/events",
-		"curl -H 'Authorization: Bearer secret' localhost:8080/registry/workers",
+		"curl -X POST 127.0.0.1:8080/counters/apple/increment",
+		"curl -N 127.0.0.1:8080/counters/apple/events",
+		"curl -H 'Authorization: Bearer secret' 127.0.0.1:8080/registry/workers",
 		"kill %3   # and ask again",
 	} {
 		s.say.line("%s", command)

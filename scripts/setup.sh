@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Makes what the tests need, once: modules, a redis-server, and the virtual
-# environment of venv.sh. Prints only what it has to do.
+# environment of venv.sh, where a valkey-server is too. Prints only what it has to do.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

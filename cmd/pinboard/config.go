@@ -2,9 +2,6 @@ package main
 
 import (
 	"net/netip"
-	"reflect"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/alecthomas/kong"
@@ -20,7 +17,8 @@ type Config struct {
 	Port int    `var:"PORT" default:"8080" group:"Listening" help:"TCP port for clients, workers, probes and metrics; 0 picks a free one."`
 	Host string `var:"PINBOARD_HOST" group:"Listening" placeholder:"ADDRESS" help:"Address to listen on; all of the machine's when absent."`
 
-	RedisURL           string `var:"REDIS_URL" default:"memory:" placeholder:"URL" group:"Store" help:"Where nodes agree: redis://, rediss:// (one server, Sentinel or Cluster), or memory: for one node alone (development; says so in the log)."`
+	RedisURL           string `var:"REDIS_URL" placeholder:"URL" group:"Store" help:"Where nodes agree: redis://[USER:PASSWORD@]HOST[:PORT][/DB], redis+sentinel://HOST,HOST?master=NAME or redis+cluster://HOST,HOST, rediss in place of redis for TLS; options ?password_file= ca= cert= key= servername= sentinel_user= sentinel_password= sentinel_password_file= (docs/operating.md); or memory: for one node alone (development; says so in the log). Required: no node falls back to a store of its own."`
+	RedisURLFile       string `var:"REDIS_URL_FILE" placeholder:"FILE" group:"Store" help:"File that holds the URL, instead of REDIS_URL. It is read again for each connection, so a password is rotated without a restart; so are the files that the URL names."`
 	KeyPrefix          string `var:"PINBOARD_KEY_PREFIX" default:"pb" placeholder:"NAME" group:"Store" help:"Prefix of all keys in a shared Redis."`
 	Buckets            int    `var:"PINBOARD_BUCKETS" default:"16" group:"Store" help:"Shares of the store, a small multiple of the Redis shards; the same on every node, recorded in the store."`
 	AllowEvictingRedis bool   `var:"PINBOARD_ALLOW_EVICTING_REDIS" group:"Store" help:"Start on a Redis whose maxmemory-policy may evict placements. Evicted rows are lost ownership: not for production."`
@@ -28,7 +26,7 @@ type Config struct {
 	ColdStart          string `var:"PINBOARD_COLD_START" enum:"on,off" default:"on" group:"Store" help:"off skips the wait of one lease after the first boot; only with memory:, for development."`
 
 	Token        string `var:"PINBOARD_TOKEN" placeholder:"SECRET" group:"Identity" help:"Bearer token that may do everything under /registry. Required unless a passport is given; never blank. Prefer the variable: flags show in process lists."`
-	Passport     string `var:"PINBOARD_PASSPORT" placeholder:"JSON|@FILE" group:"Identity" help:"Further tokens with scopes, namespaces, hostnames and backend hosts; JSON, or @ and the path of a file, which SIGHUP reloads."`
+	Passport     string `var:"PINBOARD_PASSPORT" placeholder:"JSON|@FILE" group:"Identity" help:"Further tokens with scopes, namespaces, hostnames, envs and backend hosts, and issuers whose signed tokens (JWT) are believed; JSON, or @ and the path of a file, which SIGHUP reloads; a bare name is that of a systemd credential, if the service has any."`
 	RequireProof bool   `var:"PINBOARD_REQUIRE_PROOF" group:"Identity" help:"Refuse workers that register without a challenge."`
 
 	LegacyPaths bool `var:"PINBOARD_LEGACY_PATHS" group:"Identity" help:"Take a worker whose advertise URL ends in its only namespace for a client of 0.4.1 or older, even if it sends a challenge."`
@@ -56,6 +54,8 @@ type Config struct {
 	ShutdownBudget  time.Duration  `name:"shutdown-budget-ms" var:"PINBOARD_SHUTDOWN_BUDGET_MS" type:"ms" default:"25000" group:"Lifecycle" help:"From SIGTERM to exit, notice included; streams still open then are cut."`
 	LogLevel        string         `var:"LOG_LEVEL" enum:"debug,info,warn,error" default:"info" group:"Lifecycle" help:"Least level that is logged."`
 	LogFormat       string         `var:"LOG_FORMAT" enum:"auto,json,text" default:"auto" group:"Lifecycle" help:"auto is text on a terminal, one JSON object per line elsewhere."`
+
+	dev bool // pinboard dev: what it is for has been said already
 }
 
 // Prefixes is a comma-separated list of CIDRs; a bare address is one host.
@@ -68,11 +68,12 @@ type TrustedProxies []netip.Prefix
 type Affinity struct{ proxy.Affinity }
 
 // fromEnvironment reads the variable of each flag that the command line left
-// out. This file alone knows the names.
+// out; hidden flags are not for the environment. This file alone knows the
+// names.
 func fromEnvironment(getenv func(string) string) kong.Resolver {
 	return kong.ResolverFunc(func(_ *kong.Context, _ *kong.Path, flag *kong.Flag) (any, error) {
 		variable := flag.Tag.Get("var")
-		if variable == "" {
+		if variable == "" || flag.Hidden {
 			return nil, nil
 		}
 		if v := getenv(variable); v != "" {
@@ -80,21 +81,6 @@ func fromEnvironment(getenv func(string) string) kong.Resolver {
 		}
 		return nil, nil
 	})
-}
-
-// strays are variables that look like settings and are none: a typo.
-func strays(environ []string) (names []string) {
-	known := map[string]bool{}
-	for f := range reflect.TypeFor[Config]().Fields() {
-		known[f.Tag.Get("var")] = true
-	}
-	for _, v := range environ {
-		if name, _, _ := strings.Cut(v, "="); strings.HasPrefix(name, "PINBOARD_") && !known[name] {
-			names = append(names, name)
-		}
-	}
-	slices.Sort(names)
-	return names
 }
 
 // describe is one line of the manual: the help text and the variable.

@@ -25,6 +25,8 @@ func TestBadValues(t *testing.T) {
 		args string
 		want string
 	}{
+		{"REDIS_URL=", "", "REDIS_URL is required (or REDIS_URL_FILE): REDIS_URL=redis://host:6379 for nodes that share a store, REDIS_URL=memory: for one node alone (pinboard dev is the quick start)"},
+		{"T REDIS_URL=", "", "REDIS_URL is required"},
 		{"", "", "PINBOARD_TOKEN is required (or PINBOARD_PASSPORT)"},
 		{"PINBOARD_TOKEN=", "", "PINBOARD_TOKEN is required (or PINBOARD_PASSPORT)"},
 		{"PINBOARD_TOKEN=__", "", "PINBOARD_TOKEN is blank"},
@@ -43,6 +45,19 @@ func TestBadValues(t *testing.T) {
 		{"T REDIS_URL=http://:" + secret + "@h", "", "REDIS_URL: "},
 		{"T REDIS_URL=redis://u:" + secret + "@h:port", "", "REDIS_URL: "},
 		{"T REDIS_URL=redis://", "", "REDIS_URL: "},
+		{"T REDIS_URL=redis://:" + secret + "/" + secret + "@h", "", "REDIS_URL: "},
+		{"T REDIS_URL=redis://:1/" + secret + "@h", "", "REDIS_URL: "},
+		{"T REDIS_URL=redis://u:1/" + secret + "@h:1", "", "REDIS_URL: "},
+		{"T REDIS_URL=redis://u:1?" + secret + "@h:1", "", "REDIS_URL: "},
+		{"T REDIS_URL=redis://u:" + secret + "/0?x=1@h:1", "", "REDIS_URL: "},
+		{"T REDIS_URL=redis://u:" + secret + "#1@h:port", "", "REDIS_URL: "},
+		{"T", "redis://:" + secret + "@h", "unexpected argument (a URL)"},
+		{"T", "--port=redis://:" + secret + "@h", `PORT (--port): expected a valid 64 bit int but got "(a URL)"`},
+		{"T REDIS_URL=redis://:" + secret + "/x@h", "", "REDIS_URL: store URL: percent-encode"},
+		{"T REDIS_URL=redis://:x/" + secret + "@h", "", "REDIS_URL: store URL: percent-encode"},
+		{"T REDIS_URL=redis://h?poolsize=1", "", `REDIS_URL: store URL: unknown option "poolsize"; known: db, user, password, password_file`},
+		{"T REDIS_URL_FILE=nowhere", "", "REDIS_URL_FILE: store URL: open nowhere: no such file"},
+		{"T REDIS_URL_FILE=nowhere REDIS_URL=redis://h", "", "REDIS_URL and REDIS_URL_FILE are both given"},
 		{"T REDIS_URL=memory", "", "REDIS_URL: "},
 		{"T PINBOARD_COLD_START=maybe", "", `PINBOARD_COLD_START (--cold-start) must be one of "on","off" but got "maybe"`},
 		{"T PINBOARD_COLD_START=off REDIS_URL=redis://h:1", "", "PINBOARD_COLD_START=off is for REDIS_URL=memory: only"},
@@ -63,7 +78,8 @@ func TestBadValues(t *testing.T) {
 		{"T PINBOARD_RESTATE_AFTER=0", "", "PINBOARD_RESTATE_AFTER: want at least 1, got 0"},
 		{"T PINBOARD_TRUSTED_PROXIES=10.0.0.0/33", "", `PINBOARD_TRUSTED_PROXIES (--trusted-proxies): want a comma-separated list of CIDRs, got "10.0.0.0/33"`},
 		{"T PINBOARD_ADVERTISE_DENY=10.0.0.0/8,,", "", `PINBOARD_ADVERTISE_DENY (--advertise-deny): want a comma-separated list of CIDRs, got ""`},
-		{"T PINBOARD_CORS_ORIGINS=example.com", "", `PINBOARD_CORS_ORIGINS: want scheme://host[:port] or *, got "example.com"`},
+		{"T PINBOARD_CORS_ORIGINS=example.com", "", "PINBOARD_CORS_ORIGINS: want scheme://host[:port] or * (entry 1)"},
+		{"T PINBOARD_CORS_ORIGINS=https://a.example,https://u:" + secret + "@b.example", "", "PINBOARD_CORS_ORIGINS: want scheme://host[:port] or * (entry 2)"},
 		{"T PINBOARD_CORS_ORIGINS=https://a.example/", "", `PINBOARD_CORS_ORIGINS: want scheme://host[:port] or *`},
 		{"T PINBOARD_WORKER_MAX_CONNS=0", "", "PINBOARD_WORKER_MAX_CONNS: want at least 1, got 0"},
 		{"T PINBOARD_CONNECT_TIMEOUT_MS=0", "", "PINBOARD_CONNECT_TIMEOUT_MS: want at least 1, got 0"},
@@ -98,7 +114,11 @@ func TestBadValues(t *testing.T) {
 }
 
 // variables reads the compact form of TestBadValues.
+// Without a REDIS_URL in it the node stands alone.
 func variables(s string) (environ []string) {
+	if !strings.Contains(s, "REDIS_URL_FILE=") {
+		environ = append(environ, "REDIS_URL=memory:")
+	}
 	for _, field := range strings.Split(s, " ") {
 		name, value, _ := strings.Cut(field, "=")
 		environ = append(environ, name+"="+strings.ReplaceAll(value, "_", " "))
@@ -110,7 +130,7 @@ func variables(s string) (environ []string) {
 }
 
 func TestDefaultsAreThoseOfTheManual(t *testing.T) {
-	c := parse(t, nil, "--token=t")
+	c := parse(t, nil, "--token=t", "--redis-url=memory:")
 	want := Config{
 		Port: 8080, RedisURL: "memory:", KeyPrefix: "pb", Buckets: 16, ColdStart: "on", Token: "t",
 		LeaseTTL: 15 * time.Second, Affinity: affinity(t, "ip"), BalanceFactor: 1.25, RestateAfter: 10000,
@@ -131,7 +151,7 @@ func TestFlagWinsOverVariable(t *testing.T) {
 	vars := map[string]string{"PORT": "1", "PINBOARD_LEASE_TTL_MS": "9000", "PINBOARD_TOKEN": "t",
 		"PINBOARD_HOSTNAME_AWARE": "1", "PINBOARD_AFFINITY": "cookie:sid", "PINBOARD_TRUSTED_PROXIES": "none",
 		"PINBOARD_CORS_ORIGINS": "https://a.example,http://b.example:8080", "PINBOARD_ADVERTISE_ALLOW": "10.1.2.3, 10.9.0.0/16",
-		"REDIS_URL": ""}
+		"REDIS_URL": "memory:"}
 	c := parse(t, vars, "--port=2", "--affinity", "header:X-User")
 	if c.Port != 2 || c.LeaseTTL != 9*time.Second || !c.HostnameAware || c.Affinity != affinity(t, "header:X-User") || c.RedisURL != "memory:" {
 		t.Errorf("%+v", c)
@@ -192,7 +212,7 @@ func settings(t *testing.T) []*kong.Flag {
 		t.Fatal(err)
 	}
 	var list []*kong.Flag
-	for _, f := range parser.Model.Children[0].Flags {
+	for _, f := range command(parser, "serve").Flags {
 		if f.Name != "help" {
 			list = append(list, f)
 		}
@@ -201,6 +221,15 @@ func settings(t *testing.T) []*kong.Flag {
 		t.Fatalf("%d settings", len(list))
 	}
 	return list
+}
+
+func command(parser *kong.Kong, name string) *kong.Node {
+	for _, c := range parser.Model.Children {
+		if c.Name == name {
+			return c
+		}
+	}
+	return nil
 }
 
 // The README's table is this struct.
@@ -237,8 +266,42 @@ func TestReadmeTable(t *testing.T) {
 }
 
 func TestATypoInASettingShows(t *testing.T) {
-	got := strays([]string{"HOME=/", "PINBOARD_LEASE_TTL=1", "PINBOARD_LEASE_TTL_MS=8000", "PINBOARD_=", "XPINBOARD_A=1"})
-	if want := []string{"PINBOARD_", "PINBOARD_LEASE_TTL"}; !slices.Equal(got, want) {
+	got := strays([]string{"HOME=/", "PINBOARD_LEASE_TTL=1", "PINBOARD_LEASE_TTL_MS=8000", "PINBOARD_=", "XPINBOARD_A=1",
+		"PINBOARD_PORT=8080", "PINBOARD_NAME=x", "PINBOARD_SERVICE=x"})
+	want := []string{"PINBOARD_", "PINBOARD_LEASE_TTL", "PINBOARD_NAME", "PINBOARD_PORT", "PINBOARD_SERVICE"}
+	if !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+// What Kubernetes and Docker put into containers beside a service called
+// pinboard, or pinboard-something, is no typo.
+func TestVariablesOfThePlatformAreKnown(t *testing.T) {
+	for _, v := range []string{
+		"PINBOARD_PORT=tcp://10.0.0.1:80", "PINBOARD_SERVICE_HOST=10.0.0.1", "PINBOARD_SERVICE_PORT=80", "PINBOARD_SERVICE_PORT_HTTP=80",
+		"PINBOARD_PORT_80_TCP=tcp://10.0.0.1:80", "PINBOARD_PORT_80_TCP_PROTO=tcp", "PINBOARD_PORT_8080_TCP_PORT=8080", "PINBOARD_PORT_8080_TCP_ADDR=10.0.0.1",
+		"PINBOARD_PORT_53_UDP_ADDR=10.0.0.1", "PINBOARD_METRICS_SERVICE_HOST=10.0.0.2", "PINBOARD_METRICS_PORT=tcp://10.0.0.2:9090",
+		"PINBOARD_METRICS_PORT_9090_TCP_ADDR=10.0.0.2", "PINBOARD_NAME=/app/pinboard", "PINBOARD_ENV_PATH=/bin",
+	} {
+		if got := strays([]string{v}); len(got) > 0 {
+			t.Errorf("%s is called an unknown setting", v)
+		}
+	}
+}
+
+// A bare name is that of a systemd credential where there are some.
+func TestPassportCredential(t *testing.T) {
+	for _, tt := range []struct{ passport, directory, want string }{
+		{"@passport", "/run/credentials/pinboard.service", "@/run/credentials/pinboard.service/passport"},
+		{"@passport", "", "@passport"},
+		{"@/etc/passport", "/run/credentials/pinboard.service", "@/etc/passport"},
+		{"@./passport", "/run/credentials/pinboard.service", "@./passport"},
+		{"{}", "/run/credentials/pinboard.service", "{}"},
+		{"", "/run/credentials/pinboard.service", ""},
+	} {
+		c := Config{Passport: tt.passport}
+		if got := c.passport(tt.directory); got != tt.want {
+			t.Errorf("%q in %q is %q, want %q", tt.passport, tt.directory, got, tt.want)
+		}
 	}
 }

@@ -1,21 +1,31 @@
 package main
 
 import (
+	"bytes"
 	"io"
 	"log/slog"
 	"os"
 )
 
-// newLogger writes one JSON object per line, or the text form on a terminal.
-func (c *Config) newLogger(w io.Writer) *slog.Logger {
+// newLogger writes one JSON object per line, or the text form on a terminal,
+// through a writer that never blocks. Closing that writes the last lines.
+func (c *Config) newLogger(out io.Writer) (*slog.Logger, *logWriter) {
 	var level slog.Level
 	// The flag's enum admits only names that slog knows.
 	_ = level.UnmarshalText([]byte(c.LogLevel))
-	options := &slog.HandlerOptions{Level: level}
-	if c.LogFormat == "text" || c.LogFormat == "auto" && terminal(w) {
-		return slog.New(slog.NewTextHandler(w, options))
+	handler := func(w io.Writer, level slog.Level) slog.Handler {
+		options := &slog.HandlerOptions{Level: level}
+		if c.LogFormat == "text" || c.LogFormat == "auto" && terminal(out) {
+			return slog.NewTextHandler(w, options)
+		}
+		return slog.NewJSONHandler(w, options)
 	}
-	return slog.New(slog.NewJSONHandler(w, options))
+	w := newLogWriter(out, func(dropped int) []byte {
+		var line bytes.Buffer // at any level: it says what an operator cannot see
+		slog.New(handler(&line, slog.LevelDebug)).Warn("log lines were dropped, nobody read them in time", "lines", dropped)
+		return line.Bytes()
+	})
+	return slog.New(handler(w, level)), w
 }
 
 func terminal(w io.Writer) bool {

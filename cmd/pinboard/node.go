@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -20,6 +21,7 @@ import (
 	"pinboard/internal/ownership"
 	"pinboard/internal/passport"
 	"pinboard/internal/proxy"
+	"pinboard/internal/redisstore"
 	"pinboard/internal/registry"
 	"pinboard/internal/server"
 )
@@ -43,6 +45,10 @@ type node struct {
 	store   atomic.Pointer[store] // nil until reached
 	counts  atomic.Pointer[census]
 	probes  atomic.Uint64
+	lost    lostWorkers // the census loop's own
+	outage  *outage
+
+	lostLines func() int64 // of the log
 }
 
 // census is what the fleet looked like a moment ago.
@@ -51,9 +57,10 @@ type census struct {
 	placed int
 }
 
-func newNode(c *Config, tokens *passport.Source, log *slog.Logger, listener net.Listener) (*node, error) {
-	n := &node{cfg: c, tokens: tokens, log: log, policy: outbound.Policy{Allow: c.AdvertiseAllow, Deny: c.AdvertiseDeny}}
+func newNode(c *Config, tokens *passport.Source, log *slog.Logger, lostLines func() int64, listener net.Listener) (*node, error) {
+	n := &node{cfg: c, tokens: tokens, log: log, lostLines: lostLines, policy: outbound.Policy{Allow: c.AdvertiseAllow, Deny: c.AdvertiseDeny}}
 	n.counts.Store(&census{})
+	n.lost.log, n.outage = log, newOutage(log)
 	n.metrics = metrics.New(n.snapshot)
 	seen := &observer{metrics: n.metrics, log: log}
 	n.gate = &gate{resolved: seen.resolved}
@@ -69,7 +76,7 @@ func newNode(c *Config, tokens *passport.Source, log *slog.Logger, listener net.
 	var err error
 	n.proxy, err = proxy.New(proxy.Config{
 		Directory: n.gate, Control: control, Mint: minter.Mint, Minted: n.minted, Prefix: n.gate.Prefix,
-		Observe: seen.exchange, Panic: seen.panicked,
+		Observe: seen.exchange, Panic: seen.panicked, RequestIDs: log.Enabled(context.Background(), slog.LevelDebug),
 		HostnameAware: c.HostnameAware, Trusted: c.TrustedProxies, Affinity: c.Affinity.Affinity, CORSOrigins: c.CORSOrigins,
 		Lease: c.LeaseTTL, Limits: pinboard.LimitsFor(c.LeaseTTL), ConnectTimeout: c.ConnectTimeout, ResponseTimeout: responses, PoolIdle: c.PoolIdle,
 		HalfCloseGrace: c.HalfCloseGrace, WorkerMaxConns: c.WorkerMaxConns,
@@ -89,6 +96,7 @@ func newNode(c *Config, tokens *passport.Source, log *slog.Logger, listener net.
 		},
 		LoopFailed: n.metrics.LoopFailed,
 		Notice:     c.ShutdownNotice, Budget: c.ShutdownBudget,
+		Version: version(), StoreFormat: redisstore.Format,
 	})
 	control.Health = n.server.Health
 	return n, nil
@@ -102,19 +110,19 @@ func (n *node) boot(ctx context.Context) error {
 		return err
 	}
 	d := directory.New(directory.Options{
-		Store: timedStore{s.Store, n.metrics.Stored}, Lease: n.cfg.LeaseTTL, Slack: s.slack, Lag: s.guarantee().Lag,
+		Store: n.watched(s.Store), Lease: n.cfg.LeaseTTL, Slack: s.slack, Lag: s.guarantee().Lag,
 		NoCold: n.cfg.ColdStart == "off", Hostnames: n.cfg.HostnameAware, Balance: n.cfg.BalanceFactor, PlaceRate: n.cfg.PlaceRate,
 		PlaceLimit: int64(n.cfg.RestateAfter), Node: nodeName(), OldNow: s.oldNow, Connect: n.proxy.Connect,
 	})
 	s.doubts.begin(d.Touch)
 	n.store.Store(&s)
-	for first := true; ; first = false {
+	for told := (errorKinds{}); ; {
 		err := d.Touch(ctx)
 		if err == nil {
 			break
 		}
-		if first {
-			n.log.Warn("not every bucket can be opened, trying on", "error", err.Error())
+		if told.fresh(err) {
+			n.log.Warn("not every bucket can be opened, trying on", "error", oneLine(err.Error()))
 		}
 		if !pause(ctx, retryStore) {
 			return ctx.Err()
@@ -122,6 +130,16 @@ func (n *node) boot(ctx context.Context) error {
 	}
 	n.gate.open(&inside{directory: d, registry: n.registry(d)})
 	return nil
+}
+
+// watched is the store as this node uses it: measured, with its errors and the
+// ownership changes of its commits in the log.
+func (n *node) watched(s ownership.Store) ownership.Store {
+	j := &journal{log: n.log}
+	return timedStore{s, func(op string, took time.Duration, err error) {
+		n.metrics.Stored(op, took, err)
+		n.outage.saw(err)
+	}, j.committed}
 }
 
 // close ends what boot began. The server has stopped.
@@ -149,12 +167,15 @@ type nodeReport struct {
 	Streams   int    `json:"streams"`
 	Tunnels   int    `json:"tunnels"`
 	StoreSafe bool   `json:"storeSafe"`
+	State     string `json:"storeState"`     // of redisstore.States
 	Guarantee string `json:"storeGuarantee"` // which ownership guarantee holds, and why (G3)
+	Version   string `json:"version"`
+	Format    int    `json:"storeFormat"`
 }
 
 func (n *node) report() any {
 	open, g := front{n.proxy}.Open(), n.store.Load().guarantee()
-	return nodeReport{open.Exchanges, open.Streams, open.Tunnels, g.Safe, g.Reason}
+	return nodeReport{open.Exchanges, open.Streams, open.Tunnels, g.Safe, string(g.State), g.Reason, version(), redisstore.Format}
 }
 
 func (n *node) proved(o outbound.Outcome) {
@@ -182,7 +203,7 @@ func (n *node) probe(ctx context.Context) error {
 		Namespace: "/readyz", ID: "probe-" + strconv.FormatUint(n.probes.Add(1), 10),
 	}})
 	if errors.Is(err, pinboard.StoreUnavailable) || ctx.Err() != nil {
-		return pinboard.StoreUnavailable
+		return errors.New(cmp.Or(n.outage.why(), "the store does not answer in time"))
 	}
 	return nil
 }
@@ -200,6 +221,9 @@ func (n *node) count(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if err := n.lost.look(ctx, d, states["lapsed"]); err != nil {
+		return err
+	}
 	c := &census{states: states}
 	for _, p := range overview.Placed {
 		c.placed += int(p.Placed)
@@ -211,14 +235,15 @@ func (n *node) count(ctx context.Context) error {
 // snapshot is read at each scrape; no I/O.
 func (n *node) snapshot() metrics.Snapshot {
 	open, seen := front{n.proxy}.Open(), n.counts.Load()
-	safe := false
+	var g redisstore.Guarantee
 	if s := n.store.Load(); s != nil {
-		safe = s.guarantee().Safe
+		g = s.guarantee()
 	}
 	return metrics.Snapshot{
 		Connections: map[string]int{"finite": open.Exchanges, "stream": open.Streams, "tunnel": open.Tunnels},
 		Workers:     seen.states, Placements: seen.placed,
-		Ready: n.server.Health().Status == server.Ready, Lag: n.server.Lag(), StoreSafe: safe,
+		Ready: n.server.Health().Status == server.Ready, Lag: n.server.Lag(), StoreSafe: g.Safe, StoreState: string(g.State),
+		LogLost: n.lostLines(), Version: version(), StoreFormat: redisstore.Format,
 	}
 }
 

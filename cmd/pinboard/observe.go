@@ -19,6 +19,7 @@ type observer struct {
 	metrics *metrics.Metrics
 	log     *slog.Logger
 	cuts    every
+	faults  every
 }
 
 // exchange is told of each finished request, on its own goroutine.
@@ -40,9 +41,12 @@ func (o *observer) exchange(x *proxy.Exchange) {
 		}
 	}
 	if o.log.Enabled(context.Background(), slog.LevelDebug) {
-		o.log.Debug("request", "method", x.Method, "path", x.Path, "status", x.Status, "kind", x.Kind.String(),
+		o.log.Debug("request", "requestId", x.RequestID, "method", x.Method, "path", x.Path, "status", x.Status, "kind", x.Kind.String(),
 			"end", x.End.String(), "epoch", x.Epoch.String(), "fresh", x.Fresh, "forwards", x.Forwards,
 			"totalMs", x.Total.Milliseconds(), "bytesOut", x.BytesOut)
+	}
+	if x.Refusal == pinboard.WorkerInvalid {
+		o.fault(x)
 	}
 	if x.End == proxy.WorkerGone || x.End == proxy.OwnerGone {
 		o.cut(x)
@@ -62,6 +66,17 @@ func (o *observer) cut(x *proxy.Exchange) {
 	}
 	o.log.Info("response cut short", "cause", x.End.String(), "session", session, "kind", x.Kind.String(),
 		"status", x.Status, "bytesOut", x.BytesOut, "others", others)
+}
+
+// fault logs a worker whose answer could not be passed on, one line a second at
+// most.
+func (o *observer) fault(x *proxy.Exchange) {
+	others, ok := o.faults.allow(time.Now())
+	if !ok || x.Worker == nil {
+		return
+	}
+	o.log.Warn("worker sent an invalid answer", "why", x.Fault, "session", x.Worker.Session, "client", x.Worker.ClientID,
+		"url", x.Worker.URL, "requestId", x.RequestID, "others", others)
 }
 
 // result names what became of an exchange with a worker (metrics.Results).

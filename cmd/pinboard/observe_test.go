@@ -95,6 +95,24 @@ func TestCutAnswersAreLoggedOnceASecond(t *testing.T) {
 	}
 }
 
+// An answer that cannot be passed on is the worker's fault, and an operator's
+// only way to it is the log: which worker, and why; not once per request.
+func TestInvalidAnswersAreLoggedOnceASecond(t *testing.T) {
+	var log bytes.Buffer
+	o := &observer{metrics: metrics.New(func() metrics.Snapshot { return metrics.Snapshot{} }), log: slog.New(slog.NewJSONHandler(&log, nil))}
+	w := &ownership.Worker{Session: "s1", ClientID: "c1", URL: "http://w:1", Secret: secret}
+	for range 1000 {
+		o.exchange(&proxy.Exchange{End: proxy.Rejected, Forwards: 1, Status: 502, Refusal: pinboard.WorkerInvalid, Worker: w, Fault: "nonsense", RequestID: "r1"})
+	}
+	if n := strings.Count(log.String(), "\n"); n < 1 || n > 5 {
+		t.Errorf("%d lines:\n%.500s", n, log.String())
+	}
+	want := `"msg":"worker sent an invalid answer","why":"nonsense","session":"s1","client":"c1","url":"http://w:1","requestId":"r1","others":0`
+	if text := log.String(); !strings.Contains(text, want) || strings.Contains(text, secret) {
+		t.Errorf("no %s in\n%.500s", want, text)
+	}
+}
+
 func exposition(m *metrics.Metrics) string {
 	w := httptest.NewRecorder()
 	m.Handler().ServeHTTP(w, httptest.NewRequest("GET", "/metrics", nil))

@@ -22,9 +22,27 @@ type process struct {
 	mu     sync.Mutex
 	lines  []map[string]any
 	text   strings.Builder
-	stderr strings.Builder
+	stderr lockedText
 	exited chan struct{}
 	code   int
+}
+
+// lockedText is read while the process still writes it.
+type lockedText struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (l *lockedText) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
+
+func (l *lockedText) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
 }
 
 // patience bounds every wait of these tests; none of them needs it.
@@ -34,11 +52,17 @@ const patience = 30 * time.Second
 // top of a token, a warm store and no notice.
 func serve(t *testing.T, variables ...string) *process {
 	t.Helper()
-	p := &process{t: t, cmd: exec.Command("pinboard", "serve"), exited: make(chan struct{})}
-	p.cmd.Env = append([]string{
-		"PORT=0", "PINBOARD_HOST=127.0.0.1", "PINBOARD_TOKEN=" + secret, "PINBOARD_COLD_START=off",
+	return launch(t, "serve", append([]string{
+		"PORT=0", "PINBOARD_HOST=127.0.0.1", "REDIS_URL=memory:", "PINBOARD_TOKEN=" + secret, "PINBOARD_COLD_START=off",
 		"PINBOARD_SHUTDOWN_NOTICE_MS=0", "PINBOARD_SHUTDOWN_BUDGET_MS=5000",
-	}, variables...)
+	}, variables...)...)
+}
+
+// launch starts a subcommand with exactly these variables.
+func launch(t *testing.T, subcommand string, variables ...string) *process {
+	t.Helper()
+	p := &process{t: t, cmd: exec.Command("pinboard", subcommand), exited: make(chan struct{})}
+	p.cmd.Env = variables
 	p.cmd.Stderr = &p.stderr
 	out, err := p.cmd.StdoutPipe()
 	if err != nil {

@@ -1,12 +1,18 @@
 package main
 
 import (
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
+	"pinboard/internal/metrics"
 	"pinboard/internal/rawtest"
+	"pinboard/internal/redisstore"
 	"pinboard/internal/redistest"
 )
 
@@ -65,6 +71,65 @@ func TestSignalWhileTheStoreIsAway(t *testing.T) {
 	p.signal(syscall.SIGTERM)
 	if code := p.exit(); code != 0 || time.Since(begun) > 3*time.Second {
 		t.Errorf("exit %d after %v", code, time.Since(begun))
+	}
+}
+
+// The life of a fleet, read off the log of a node.
+func TestTheLogTellsWhoLostWhat(t *testing.T) {
+	t.Parallel()
+	r := redistest.Start(t)
+	p := onRedis(t, r.URL()).ready()
+	ok := rawtest.Always(rawtest.Response(200, "ok"))
+	w := rawtest.NewWorker(t, ok)
+	s := p.register(w, "/t")
+	if l := p.line("worker registered"); l["session"] != s.ID || l["url"] != w.URL() || l["token"] != "/PINBOARD_TOKEN" {
+		t.Errorf("%v", l)
+	}
+	s.Pause() // as dead as a process can be for its node
+	if l := p.line("worker lost, its lease ran out"); l["session"] != s.ID || l["url"] != w.URL() || l["level"] != "WARN" {
+		t.Errorf("%v", l)
+	}
+	heir := rawtest.NewWorker(t, ok)
+	h := p.register(heir, "/t")
+	if l := p.line("id moved"); l["id"] != "/t/warm-up" || l["session"] != h.ID || l["epoch"] == "0" {
+		t.Errorf("%v", l)
+	}
+	for msg, n := range map[string]int{"new generation of a store server": 1, "worker registered": 2, "worker lost, its lease ran out": 1, "id moved": 1} {
+		if got := strings.Count(p.log(), `"msg":"`+msg+`"`); got != n {
+			t.Errorf("%d lines %q, want %d", got, msg, n)
+		}
+	}
+}
+
+// While it boots, the log tells the first error of the store and each other one.
+func TestErrorsOfABootAreLoggedWhenTheyChange(t *testing.T) {
+	t.Parallel()
+	addr := redistest.FreeAddr(t)
+	p := onRedis(t, "redis://"+addr).listening()
+	told := func() int { return strings.Count(p.log(), `"msg":"the store cannot be reached, trying on"`) }
+	p.wait("the first error", func() bool { return told() == 1 })
+	l, err := net.Listen("tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	dials := make(chan struct{}, 100)
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			c.Close() // a server that hangs up is another error than none
+			dials <- struct{}{}
+		}
+	}()
+	p.wait("another error", func() bool { return told() >= 2 })
+	for range 6 {
+		<-dials
+	}
+	if n := told(); n > 3 { // hanging up shows in two ways, in turns
+		t.Errorf("%d lines", n)
 	}
 }
 
@@ -135,6 +200,51 @@ func TestReadyOnASlowOrReadOnlyStore(t *testing.T) {
 	stays("read-only")
 }
 
+// The password of the store is rotated under a running node: it never restarts.
+func TestPasswordOfTheStoreRotates(t *testing.T) {
+	t.Parallel()
+	r := redistest.Start(t)
+	file := filepath.Join(t.TempDir(), "redis-url")
+	rotate := func(password string) {
+		r.AddUser("pb", password, "~*", "+@all")
+		if err := os.WriteFile(file, []byte("redis://pb:"+password+"@"+r.Addr+"\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	rotate(secret + "-1")
+	p := onRedis(t, "", "REDIS_URL_FILE="+file).ready()
+	w := rawtest.NewWorker(t, rawtest.Always(rawtest.Response(200, "ok")))
+	p.register(w, "/t")
+	rotate(secret + "-2")
+	r.Disconnect()
+	p.wait("service with the new password", func() bool {
+		placed, _ := p.get("/t/warm-up")
+		fresh, _ := p.get("/t/fresh")
+		return placed == 200 && fresh == 200
+	})
+	p.signal(syscall.SIGTERM)
+	p.exit()
+	if all := p.log() + p.stderr.String(); strings.Contains(all, secret) {
+		t.Errorf("the password is in the log:\n%s", all)
+	}
+}
+
+// The states of the metric are those of the store.
+func TestStoreStatesAreTheMetrics(t *testing.T) {
+	var states []string
+	for _, s := range redisstore.States {
+		states = append(states, string(s))
+	}
+	if !slices.Equal(states, metrics.StoreStates) {
+		t.Errorf("%v and %v", states, metrics.StoreStates)
+	}
+	t.Parallel()
+	p := onRedis(t, redistest.Start(t).URL()).ready()
+	if _, text := p.get("/metrics"); !strings.Contains(text, `pinboard_store_guarantee{state="one_server"} 1`) {
+		t.Error("one healthy server is not shown as such")
+	}
+}
+
 func TestSecretsOfTheStoreStayHidden(t *testing.T) {
 	t.Parallel()
 	r := redistest.Start(t)
@@ -142,7 +252,10 @@ func TestSecretsOfTheStoreStayHidden(t *testing.T) {
 	url := strings.Replace(r.URL(), "redis://", "redis://pb:"+secret+"@", 1)
 	p := onRedis(t, url, "LOG_LEVEL=debug").ready()
 	r.Stop()
-	p.line("not ready")
+	p.line("the store fails")
+	if why, _ := p.line("not ready")["error"].(string); !strings.Contains(why, "connect") {
+		t.Errorf("not ready because of %q", why)
+	}
 	p.signal(syscall.SIGTERM)
 	p.exit()
 	if all := p.log() + p.stderr.String(); strings.Contains(all, secret) {

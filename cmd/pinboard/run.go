@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"regexp"
 	"runtime"
 	"runtime/debug"
 	"strings"
+	"time"
 
 	"github.com/alecthomas/kong"
 )
@@ -22,6 +24,8 @@ const (
 // cli is the whole command line; one struct per subcommand.
 type cli struct {
 	Serve   serveCmd   `cmd:"" help:"Run one node. Every setting is an environment variable and a flag; the flag wins."`
+	Dev     devCmd     `cmd:"" help:"Run one node for development: store in the process, a token made at the start, stops at once."`
+	Probe   probeCmd   `cmd:"" help:"Ask a node whether it is ready; exit status 0 if it is, 1 if not."`
 	Version versionCmd `cmd:"" help:"Print the version and exit."`
 }
 
@@ -62,7 +66,7 @@ func run(ctx context.Context, args, environ []string, stdout, stderr io.Writer) 
 	case helped:
 		return exitOK
 	case err != nil:
-		fmt.Fprintln(stderr, "pinboard:", oneLine(nameSetting(parser.Model, err)))
+		complain(stderr, nameSetting(parser.Model, err))
 		return exitUsage
 	}
 	cmd.BindTo(ctx, (*context.Context)(nil))
@@ -72,16 +76,16 @@ func run(ctx context.Context, args, environ []string, stdout, stderr io.Writer) 
 	case err == nil:
 		return exitOK
 	case errors.As(err, &usage):
-		fmt.Fprintln(stderr, "pinboard:", oneLine(usage.msg))
+		complain(stderr, usage.msg)
 		return exitUsage
 	default:
-		fmt.Fprintln(stderr, "pinboard:", oneLine(err.Error()))
+		complain(stderr, err.Error())
 		return exitFatal
 	}
 }
 
 func newParser(c *cli, e env, more ...kong.Option) (*kong.Kong, error) {
-	return kong.New(c, append(more,
+	parser, err := kong.New(c, append(more,
 		kong.Name("pinboard"),
 		kong.Description("Control plane and front door for durable objects: one live instance per id across a fleet."),
 		kong.Writers(e.stdout, e.stderr),
@@ -90,16 +94,43 @@ func newParser(c *cli, e env, more ...kong.Option) (*kong.Kong, error) {
 		kong.NamedMapper("ms", kong.MapperFunc(decodeMillis)),
 		kong.Resolvers(fromEnvironment(e.getenv)),
 	)...)
+	if err != nil {
+		return nil, err
+	}
+	applyDevDefaults(parser.Model)
+	return parser, nil
 }
 
-// oneLine keeps a message on one line whatever a value smuggled into it.
+// complain writes the one line of an error.
+func complain(stderr io.Writer, msg string) { tell(stderr, "pinboard: "+oneLine(msg)+"\n") }
+
+// tell writes to a person. A pipe that nobody reads holds nothing up.
+func tell(w io.Writer, text string) {
+	written := make(chan struct{})
+	go func() {
+		io.WriteString(w, text)
+		close(written)
+	}()
+	select {
+	case <-written:
+	case <-time.After(logFlush):
+	}
+}
+
+// userinfo is a URL that may hold a password. Messages of ours quote none; what
+// the command line's parser quotes can be one.
+var userinfo = regexp.MustCompile(`[^\s"']*://[^\s"']*@[^\s"']*`)
+
+// oneLine keeps a message on one line whatever a value smuggled into it, and
+// passwords of URLs out of it.
 func oneLine(s string) string {
-	return strings.Map(func(r rune) rune {
+	s = strings.Map(func(r rune) rune {
 		if r < ' ' || r == 0x7f {
 			return ' '
 		}
 		return r
 	}, s)
+	return userinfo.ReplaceAllString(s, "(a URL)")
 }
 
 // nameSetting adds the environment variable to an error that begins with a flag.

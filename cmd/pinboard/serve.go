@@ -12,6 +12,7 @@ import (
 	"syscall"
 
 	"pinboard/internal/passport"
+	"pinboard/internal/redisstore"
 	"pinboard/internal/server"
 )
 
@@ -19,33 +20,51 @@ type serveCmd struct{ Config }
 
 // Run serves until a signal or a fatal fault.
 func (c *serveCmd) Run(ctx context.Context, e env) error {
+	return c.run(ctx, e, func(net.Addr) {})
+}
+
+// run checks the settings and serves; listening is told of the open port. Until
+// the settings have proved good nothing is logged.
+func (c *Config) run(ctx context.Context, e env, listening func(net.Addr)) error {
 	if err := c.check(); err != nil {
 		return err
 	}
-	tokens, err := passport.Open(c.Token, c.Passport)
+	tokens, err := passport.Open(c.Token, c.passport(e.getenv(credentials)))
 	if err != nil {
 		return usageError{err.Error()}
 	}
-	log := c.newLogger(e.stdout)
+	signal.Ignore(syscall.SIGPIPE) // a log collector that died must not take the node with it
+	listener, err := c.listen()
+	var usage usageError
+	if errors.As(err, &usage) {
+		return err
+	}
+	log, lines := c.newLogger(e.stdout)
+	defer lines.close()
+	log.Info("pinboard", "version", version(), "storeFormat", redisstore.Format)
 	for _, name := range strays(e.environ) {
 		log.Warn("unknown setting is ignored", "variable", name)
 	}
-	err = c.serve(ctx, tokens, log)
-	var usage usageError
+	if err == nil {
+		listening(listener.Addr())
+		err = c.serve(ctx, tokens, log, lines.lost, listener)
+	}
 	if err != nil && !errors.As(err, &usage) && !errors.Is(err, server.ErrSecondSignal) {
 		log.Error("fatal", "error", err.Error())
 	}
 	return err
 }
 
-func (c *Config) serve(ctx context.Context, tokens *passport.Source, log *slog.Logger) error {
-	signal.Ignore(syscall.SIGPIPE) // a log collector that died must not take the node with it
-	listener, err := c.listen()
-	if err != nil {
-		return err
-	}
+func (c *Config) serve(ctx context.Context, tokens *passport.Source, log *slog.Logger, lostLines func() int64, listener net.Listener) error {
 	c.warn(log)
-	n, err := newNode(c, tokens, log, listener)
+	tokens.Report(func(provider string, err error) {
+		if err != nil {
+			log.Warn("the keys of an issuer cannot be loaded, those loaded before go on", "provider", provider, "error", err.Error())
+			return
+		}
+		log.Info("the keys of an issuer are loaded again", "provider", provider)
+	})
+	n, err := newNode(c, tokens, log, lostLines, listener)
 	if err != nil {
 		listener.Close()
 		return err
@@ -79,10 +98,13 @@ func (c *Config) listen() (net.Listener, error) {
 
 // warn says at the start what an operator must not find out later.
 func (c *Config) warn(log *slog.Logger) {
-	if c.memory() {
+	switch {
+	case c.dev:
+		log.Warn("pinboard dev: this node stands alone, forgets its placements when it ends and has no cold start; for development only")
+	case c.memory():
 		log.Warn("REDIS_URL=memory: this node stands alone and forgets its placements when it ends; not for production")
 	}
-	if c.ColdStart == "off" {
+	if c.ColdStart == "off" && !c.dev {
 		log.Error("PINBOARD_COLD_START=off: AFTER A RESTART AN ID MAY HAVE TWO LIVE OWNERS until the old leases have ended; for development only")
 	}
 	if c.DurabilityURL != "" {

@@ -7,12 +7,14 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
 	"pinboard/internal/rawtest"
+	"pinboard/internal/redisstore"
 )
 
 func TestServesAndStops(t *testing.T) {
@@ -44,10 +46,30 @@ func TestServesAndStops(t *testing.T) {
 	if strings.Contains(p.log(), secret) {
 		t.Error("the token is in the log")
 	}
-	if p.stderr.Len() > 0 {
+	if p.stderr.String() != "" {
 		t.Errorf("stderr: %s", p.stderr.String())
 	}
 }
+
+// What runs is visible where an operator looks.
+func TestVersionAndStoreFormatAreVisible(t *testing.T) {
+	t.Parallel()
+	p := serve(t).ready()
+	first, _, _ := strings.Cut(p.log(), "\n")
+	format := strconv.Itoa(redisstore.Format)
+	for where, want := range map[string]string{
+		first:                    `"msg":"pinboard","version":"` + version() + `","storeFormat":` + format + `}`,
+		second(p.get("/readyz")): `"version":"` + version() + `","storeFormat":` + format + `}`,
+		second(p.getAs(secret, "/registry/health")): `"version":"` + version() + `","storeFormat":` + format + `}`,
+		second(p.get("/metrics")):                   `pinboard_build_info{store_format="` + format + `",version="` + version() + `"} 1` + "\n",
+	} {
+		if !strings.Contains(where, want) {
+			t.Errorf("no %s in\n%.400s", want, where)
+		}
+	}
+}
+
+func second(_ int, body string) string { return body }
 
 func TestInterruptIsADrainToo(t *testing.T) {
 	t.Parallel()
@@ -113,7 +135,7 @@ func TestLogsAreNoLifeline(t *testing.T) {
 	}
 	port := freePort(t)
 	cmd := exec.Command("pinboard", "serve")
-	cmd.Env = []string{"PORT=" + port, "PINBOARD_HOST=127.0.0.1", "PINBOARD_TOKEN=" + secret, "LOG_LEVEL=debug", "PINBOARD_SHUTDOWN_NOTICE_MS=0"}
+	cmd.Env = []string{"PORT=" + port, "PINBOARD_HOST=127.0.0.1", "REDIS_URL=memory:", "PINBOARD_TOKEN=" + secret, "LOG_LEVEL=debug", "PINBOARD_SHUTDOWN_NOTICE_MS=0"}
 	cmd.Stdout = stdout
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
@@ -238,6 +260,33 @@ func TestOpenEndpointsTellNothing(t *testing.T) {
 		if strings.Contains(p.log(), hidden) {
 			t.Errorf("a secret is in the log")
 		}
+	}
+}
+
+// One name leads from a client's error to the node's log.
+func TestARequestIDLeadsToTheLog(t *testing.T) {
+	t.Parallel()
+	p := serve(t, "LOG_LEVEL=debug").ready()
+	w := rawtest.NewWorker(t, rawtest.Always("nonsense\r\n\r\n"))
+	w.Register(p.url, secret, 200*time.Millisecond, "/t")
+	ask := func(fields string) string {
+		m := rawtest.Do(t, p.url, "GET /t/a HTTP/1.1\r\nHost: h\r\n"+fields+"\r\n")
+		if m.Status() != 502 {
+			t.Fatalf("%s", m.Raw)
+		}
+		return m.Get("X-Request-Id")
+	}
+	mine, made := ask("X-Request-Id: mine-1\r\n"), ask("")
+	if mine != "mine-1" || made == "" {
+		t.Errorf("errors are named %q and %q", mine, made)
+	}
+	for _, id := range []string{mine, made} {
+		p.wait("the request in the log", func() bool {
+			return strings.Contains(p.log(), `"level":"DEBUG","msg":"request","requestId":"`+id+`"`)
+		})
+	}
+	if l := p.line("worker sent an invalid answer"); l["url"] != "http://"+w.Addr() || l["why"] != "no valid HTTP response head" || l["requestId"] != mine && l["requestId"] != made {
+		t.Errorf("%v", l)
 	}
 }
 

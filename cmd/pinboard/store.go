@@ -31,14 +31,18 @@ type store struct {
 func (c *Config) openStore(ctx context.Context, log *slog.Logger) (store, error) {
 	if c.memory() {
 		s := memstore.New(memstore.Options{Buckets: c.Buckets, Server: "memory-" + rand.Text()})
-		alone := redisstore.Guarantee{Reason: "one node alone"}
+		alone := redisstore.Guarantee{State: redisstore.InProcess, Reason: "one node alone"}
 		return store{Store: s, guarantee: func() redisstore.Guarantee { return alone }, close: func() {}}, nil
 	}
 	doubts := &doubts{}
+	told := errorKinds{}
 	for attempt := 1; ; attempt++ {
 		s, err := redisstore.Open(ctx, redisstore.Options{
-			URL: c.RedisURL, Prefix: c.KeyPrefix, Buckets: c.Buckets, Hostnames: c.HostnameAware,
+			URL: c.storeURL(), URLFile: c.RedisURLFile, Prefix: c.KeyPrefix, Buckets: c.Buckets, Hostnames: c.HostnameAware,
 			AllowEvicting: c.AllowEvictingRedis, RequireSafe: c.RequireSafeStore,
+			Warn: func(text string) {
+				log.Warn("the store's secrets cannot be read again, the last good ones go on", "error", text)
+			},
 			OnStep: func(server string) {
 				log.Warn("the clock of a store server stepped; its buckets begin anew and are cold for a lease", "run", server)
 			},
@@ -48,14 +52,14 @@ func (c *Config) openStore(ctx context.Context, log *slog.Logger) (store, error)
 		switch {
 		case err == nil:
 			g := s.Guarantee()
-			log.Info("store reached", "safe", g.Safe, "guarantee", g.Reason, "attempt", attempt)
+			log.Info("store reached", "safe", g.Safe, "state", string(g.State), "guarantee", g.Reason, "attempt", attempt)
 			return store{Store: s, oldNow: s.OldNow, doubts: doubts, disagrees: s.Disagrees, guarantee: s.Guarantee, close: s.Close, slack: redisstore.Slack}, nil
 		case redisstore.IsConfig(err):
-			return store{}, usageError{"REDIS_URL: " + err.Error()}
+			return store{}, usageError{c.storeVariable() + ": " + err.Error()}
 		case ctx.Err() != nil:
 			return store{}, ctx.Err()
-		case attempt == 1:
-			log.Warn("the store cannot be reached, trying on", "error", err.Error())
+		case told.fresh(err):
+			log.Warn("the store cannot be reached, trying on", "error", err.Error(), "attempt", attempt)
 		}
 		if !pause(ctx, retryStore) {
 			return store{}, ctx.Err()
@@ -74,10 +78,11 @@ func pause(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// timedStore measures the calls of a store.
+// timedStore measures the calls of a store and tells what they committed.
 type timedStore struct {
 	ownership.Store
-	stored func(op string, took time.Duration, err error)
+	stored    func(op string, took time.Duration, err error)
+	committed func(*ownership.Tx)
 }
 
 // Update implements ownership.Store. A rule's own error is an answer of the
@@ -85,10 +90,14 @@ type timedStore struct {
 func (s timedStore) Update(ctx context.Context, b int, prefetch ownership.Select, rule func(*ownership.Tx) error) error {
 	begun := time.Now()
 	var ruled error
+	var last *ownership.Tx
 	err := s.Store.Update(ctx, b, prefetch, func(tx *ownership.Tx) error {
-		ruled = rule(tx)
+		ruled, last = rule(tx), tx
 		return ruled
 	})
+	if err == nil && last != nil && len(last.Out.Entries) > 0 {
+		s.committed(last)
+	}
 	failure := err
 	if ruled != nil && errors.Is(err, ruled) {
 		failure = nil

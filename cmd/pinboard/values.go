@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/netip"
 	"net/url"
+	"path/filepath"
 	"reflect"
 	"strconv"
 	"strings"
@@ -109,7 +110,7 @@ func token(s string) bool {
 // check judges what one value alone cannot: ranges and combinations. The
 // first fault found is the answer; secrets are never in it.
 func (c *Config) check() error {
-	for _, f := range []func() error{c.checkIdentity, c.checkStore, c.checkRanges, c.checkForwarding} {
+	for _, f := range []func() error{c.checkStore, c.checkIdentity, c.checkRanges, c.checkForwarding} {
 		if err := f(); err != nil {
 			return usageError{err.Error()}
 		}
@@ -131,13 +132,48 @@ func (c *Config) checkIdentity() error {
 	return nil
 }
 
+// credentials is the directory of secrets that systemd gives to a service.
+const credentials = "CREDENTIALS_DIRECTORY"
+
+// passport is the passport as configured; a bare file name is that of a
+// credential where the service has some.
+func (c *Config) passport(credentials string) string {
+	name, isFile := strings.CutPrefix(c.Passport, "@")
+	if credentials == "" || !isFile || strings.ContainsRune(name, '/') {
+		return c.Passport
+	}
+	return "@" + filepath.Join(credentials, name)
+}
+
 // memory reports whether the node runs alone on the in-process store.
-func (c *Config) memory() bool { return c.RedisURL == "memory:" }
+func (c *Config) memory() bool { return c.RedisURL == "memory:" && c.RedisURLFile == "" }
+
+// storeURL is the URL of the store unless a file holds it.
+func (c *Config) storeURL() string {
+	if c.RedisURLFile != "" {
+		return ""
+	}
+	return c.RedisURL
+}
+
+// storeVariable names the setting that an error of the store is about.
+func (c *Config) storeVariable() string {
+	if c.RedisURLFile != "" {
+		return "REDIS_URL_FILE"
+	}
+	return "REDIS_URL"
+}
 
 func (c *Config) checkStore() error {
+	if c.RedisURL == "" && c.RedisURLFile == "" { // never a store of its own by default: two such nodes would each own every id
+		return errors.New("REDIS_URL is required (or REDIS_URL_FILE): REDIS_URL=redis://host:6379 for nodes that share a store, REDIS_URL=memory: for one node alone (pinboard dev is the quick start)")
+	}
 	if !c.memory() {
-		if err := redisstore.ParseURL(c.RedisURL); err != nil {
-			return fmt.Errorf("REDIS_URL: %w", err)
+		if c.RedisURLFile != "" && c.RedisURL != "" {
+			return errors.New("REDIS_URL and REDIS_URL_FILE are both given")
+		}
+		if err := redisstore.Check(c.storeURL(), c.RedisURLFile); err != nil {
+			return fmt.Errorf("%s: %w", c.storeVariable(), err)
 		}
 		if c.ColdStart == "off" {
 			return errors.New("PINBOARD_COLD_START=off is for REDIS_URL=memory: only: on a shared store it could place an id twice")
@@ -183,10 +219,10 @@ func (c *Config) checkForwarding() error {
 	case c.PoolIdle == 0 || c.PoolIdle > maxPoolIdle:
 		return fmt.Errorf("PINBOARD_POOL_IDLE_MS: want 1 to %d, got %d", maxPoolIdle.Milliseconds(), c.PoolIdle.Milliseconds())
 	}
-	for _, origin := range c.CORSOrigins {
+	for i, origin := range c.CORSOrigins {
 		u, err := url.Parse(origin)
 		if err != nil || origin != "*" && (u.Scheme+"://"+u.Host != origin || u.Host == "") || len(origin) > maxCORSOrigin {
-			return fmt.Errorf("PINBOARD_CORS_ORIGINS: want scheme://host[:port] or *, got %q", origin)
+			return fmt.Errorf("PINBOARD_CORS_ORIGINS: want scheme://host[:port] or * (entry %d)", i+1)
 		}
 	}
 	return nil

@@ -246,6 +246,7 @@ func TestFC59OwnAnswersTellNothing(t *testing.T) {
 	_, port, _ := strings.Cut(w.Addr(), ":")
 	forbidden := regexp.MustCompile(`127\.0\.0\.1|` + port + `|secret-neighbour|` + w.ID + `|` + w.Secret + `|` + w.ClientID + `|` + token +
 		`|memory:|redis|dial|tcp|EOF|reset by|broken pipe|i/o|goroutine|\.go:\d|go1\.|panic|net/http|Server:`)
+	version := regexp.MustCompile(`"?version"?[:=]"[^"]*"`) // of the node: told on purpose, and a number may look like the port
 	shape := regexp.MustCompile(`^\{"error":"[a-zA-Z0-9 ,]+","code":"[a-z_0-9]+"(,"retryAfterMs":\d+)?\}\n?$`)
 	statuses := map[int]bool{}
 	check := func(request string) {
@@ -254,7 +255,7 @@ func TestFC59OwnAnswersTellNothing(t *testing.T) {
 		m := c.Final(strings.Fields(request)[0])
 		c.Close()
 		statuses[m.Status()] = true
-		if leak := forbidden.FindString(string(m.Raw)); leak != "" {
+		if leak := forbidden.FindString(version.ReplaceAllString(string(m.Raw), "")); leak != "" {
 			t.Errorf("%.100q tells %q: %q", request, leak, m.Raw)
 		}
 		if m.Get("Pinboard-Error") != "" && m.Get("Content-Type") != "application/json" || m.Get("Pinboard-Error") != "" && !shape.Match(m.Body) {
@@ -279,7 +280,7 @@ func TestFC59OwnAnswersTellNothing(t *testing.T) {
 		}
 	}
 	for l := range strings.Lines(n.metrics()) {
-		if strings.HasPrefix(l, "pinboard_") && forbidden.MatchString(l) {
+		if strings.HasPrefix(l, "pinboard_") && forbidden.MatchString(version.ReplaceAllString(l, "")) {
 			t.Errorf("/metrics tells %q", l)
 		}
 	}

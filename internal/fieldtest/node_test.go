@@ -79,7 +79,7 @@ func run(t *testing.T, cmd *exec.Cmd, variables ...string) *node {
 	t.Helper()
 	n := &node{t: t, cmd: cmd, exited: make(chan struct{})}
 	n.cmd.Env = append([]string{
-		"PORT=0", "PINBOARD_HOST=127.0.0.1", "PINBOARD_TOKEN=" + token, "PINBOARD_COLD_START=off",
+		"PORT=0", "PINBOARD_HOST=127.0.0.1", "REDIS_URL=memory:", "PINBOARD_TOKEN=" + token, "PINBOARD_COLD_START=off",
 		"PINBOARD_SHUTDOWN_NOTICE_MS=0", "LOG_LEVEL=info", "GORACE=halt_on_error=1",
 	}, variables...)
 	n.cmd.Stdout, n.cmd.Stderr = lockedWriter{n, &n.log}, lockedWriter{n, &n.stderr}

@@ -12,7 +12,7 @@ type Family struct {
 }
 
 // A Label is the closed list of one label's values; what is not in it counts
-// as Other.
+// as Other. Without a list it has the one value that the program was built with.
 type Label struct {
 	Name   string
 	Values []string
@@ -61,13 +61,21 @@ var (
 	ready      = Family{"ready", "gauge", "1 while /readyz answers 200.", nil}
 	lag        = Family{"scheduler_lag_seconds", "gauge",
 		"Worst delay of a due timer since the last heartbeat line: what the machine withholds from this process.", nil}
+	build = Family{"build_info", "gauge",
+		"Always 1; the labels say what runs: the version of the node and the format of the store that it speaks.",
+		[]Label{{"version", nil}, {"store_format", nil}}}
+	logLost = Family{"log_lines_lost_total", "counter",
+		"Log lines that were dropped because nobody read them in time, or could not be written.", nil}
 	storeSafe = Family{"store_safe", "gauge",
 		"1 while the store's replication keeps single ownership through partitions of the store itself (docs/guarantees.md).", nil}
+	storeState = Family{"store_guarantee", "gauge",
+		"1 for the state of the store's own guarantee (docs/guarantees.md): safe; one_server, where single ownership holds as well; lax, where a failover may break it; unknown; in_process.",
+		[]Label{{"state", StoreStates}}}
 )
 
 // Catalogue lists every family in the order of docs/metrics.md.
 var Catalogue = []Family{requests, requestSeconds, resolutions, forwards, refusals, connections,
-	workers, placements, proofs, storeSeconds, storeErrors, storeSafe, ready, lag, loopFailures}
+	workers, placements, proofs, storeSeconds, storeErrors, storeSafe, storeState, ready, lag, loopFailures, logLost, build}
 
 // Closed lists of label values.
 var (
@@ -87,6 +95,8 @@ var (
 	WorkerStates = []string{"live", "draining", "degraded", "restating", "replaced", "succeeded", "superseded", "ejected", "lapsed", "ended", Other}
 	// StoreOps are the store's methods.
 	StoreOps = []string{"peek", "update", "walk", Other}
+	// StoreStates are those of redisstore.States.
+	StoreStates = []string{"safe", "one_server", "lax", "unknown", "in_process"}
 	// Proofs of a worker's advertise URL.
 	Proofs = []string{"ok", "missing", "refused", Other}
 	// Loops run in the background of a node.

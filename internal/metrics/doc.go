@@ -21,6 +21,9 @@ func Document() string {
 	b.WriteString("\n## Label values\n\n")
 	for _, f := range Catalogue {
 		for _, l := range f.Labels {
+			if l.Values == nil {
+				continue
+			}
 			fmt.Fprintf(&b, "- `pinboard_%s` **%s**: `%s`\n", f.Name, l.Name, strings.Join(l.Values, "` `"))
 		}
 	}

@@ -1,6 +1,10 @@
 package metrics
 
-import "github.com/prometheus/client_golang/prometheus"
+import (
+	"strconv"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
 
 // gauges turns a Snapshot into samples at each scrape: nothing is kept, so
 // nothing of a worker that is gone can stay behind.
@@ -13,6 +17,9 @@ var (
 	readyDesc       = desc(ready)
 	lagDesc         = desc(lag)
 	storeSafeDesc   = desc(storeSafe)
+	logLostDesc     = desc(logLost)
+	buildDesc       = desc(build)
+	storeStateDesc  = desc(storeState)
 )
 
 func desc(f Family) *prometheus.Desc {
@@ -21,7 +28,7 @@ func desc(f Family) *prometheus.Desc {
 
 // Describe implements prometheus.Collector.
 func (gauges) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{connectionsDesc, workersDesc, placementsDesc, readyDesc, lagDesc, storeSafeDesc} {
+	for _, d := range []*prometheus.Desc{connectionsDesc, workersDesc, placementsDesc, readyDesc, lagDesc, storeSafeDesc, storeStateDesc, logLostDesc, buildDesc} {
 		ch <- d
 	}
 }
@@ -46,6 +53,11 @@ func (g gauges) Collect(ch chan<- prometheus.Metric) {
 	send(readyDesc, number(s.Ready))
 	send(lagDesc, s.Lag.Seconds())
 	send(storeSafeDesc, number(s.StoreSafe))
+	send(buildDesc, 1, s.Version, strconv.Itoa(s.StoreFormat))
+	ch <- prometheus.MustNewConstMetric(logLostDesc, prometheus.CounterValue, float64(s.LogLost))
+	for _, state := range StoreStates {
+		send(storeStateDesc, number(s.StoreState == state), state)
+	}
 }
 
 func known(list []string, value string) string {

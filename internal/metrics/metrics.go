@@ -23,6 +23,10 @@ type Snapshot struct {
 	Ready       bool
 	Lag         time.Duration
 	StoreSafe   bool
+	LogLost     int64
+	Version     string // of the node; the same in every snapshot
+	StoreFormat int    // likewise
+	StoreState  string // one of StoreStates; "" while the store is not reached
 }
 
 // Metrics of one node.

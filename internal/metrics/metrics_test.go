@@ -91,18 +91,21 @@ func TestSeriesAreBounded(t *testing.T) {
 	}
 }
 
-// FC-59: the endpoint is open: counts only.
-func TestExpositionTellsNoVersion(t *testing.T) {
-	text := scrape(t, New(func() Snapshot { return Snapshot{} }))
-	if strings.Contains(text, "go_info") || strings.Contains(text, `version="`) {
-		t.Error("the open endpoint tells versions")
+// FC-59: the endpoint is open: counts, and of versions only the node's own.
+func TestExpositionTellsOnlyTheVersionOfTheNode(t *testing.T) {
+	text := scrape(t, New(func() Snapshot { return Snapshot{Version: "v1.2", StoreFormat: 3} }))
+	if strings.Contains(text, "go_info") || strings.Count(text, `version="`) != 1 {
+		t.Error("the open endpoint tells versions of its parts")
+	}
+	if line := `pinboard_build_info{store_format="3",version="v1.2"} 1` + "\n"; !strings.Contains(text, line) {
+		t.Errorf("missing: %s", line)
 	}
 }
 
 func TestCounts(t *testing.T) {
 	m := New(func() Snapshot {
 		return Snapshot{Connections: map[string]int{"tunnel": 3}, Workers: map[string]int{"live": 2},
-			Placements: 7, Ready: true, Lag: time.Second / 2, StoreSafe: true}
+			Placements: 7, Ready: true, Lag: time.Second / 2, StoreSafe: true, StoreState: "one_server", LogLost: 9}
 	})
 	m.Request(RouteInstance, 204, 3*time.Millisecond)
 	m.Request(RouteInstance, 0, 0)
@@ -136,6 +139,9 @@ func TestCounts(t *testing.T) {
 		`pinboard_ready 1`,
 		`pinboard_scheduler_lag_seconds 0.5`,
 		`pinboard_store_safe 1`,
+		`pinboard_log_lines_lost_total 9`,
+		`pinboard_store_guarantee{state="one_server"} 1`,
+		`pinboard_store_guarantee{state="lax"} 0`,
 	} {
 		if !strings.Contains(text, line+"\n") {
 			t.Errorf("missing: %s", line)
@@ -153,6 +159,25 @@ func TestAlertsNameRealMetrics(t *testing.T) {
 	for _, name := range regexp.MustCompile(`\b(?:pinboard|process|go)_[a-z_]+\b`).FindAllString(string(rules), -1) {
 		if !strings.Contains(text, "\n"+name+" ") && !strings.Contains(text, "\n"+name+"{") {
 			t.Errorf("alerts.yaml speaks of %s, which is not exposed", name)
+		}
+	}
+}
+
+// One healthy server without replicas is no reason for an alert; a store that
+// could break single ownership is, and one that does not tell.
+func TestTheAlertOnTheStore(t *testing.T) {
+	rules, err := os.ReadFile("../../deploy/prometheus/alerts.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := regexp.MustCompile(`expr: max by \(state\) \(pinboard_store_guarantee\{state=~"([a-z_|]+)"\}\) == 1\n`).FindSubmatch(rules)
+	if m == nil || strings.Contains(string(rules), "pinboard_store_safe") {
+		t.Fatal("the alert is another; judge it here again")
+	}
+	for _, state := range StoreStates {
+		alerts := regexp.MustCompile("^(?:" + string(m[1]) + ")$").MatchString(state)
+		if alerts != (state == "lax" || state == "unknown") {
+			t.Errorf("%s: alerts %v", state, alerts)
 		}
 	}
 }

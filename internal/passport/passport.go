@@ -1,6 +1,7 @@
 // Package passport says who may do what on the control plane: it reads
 // PINBOARD_TOKEN and PINBOARD_PASSPORT and turns a bearer token into a
-// Principal. It owns the comparison of secrets: constant time, over digests.
+// Principal. It owns the comparison of secrets (constant time, over digests)
+// and the judgement of tokens that a configured issuer signed (JWT).
 package passport
 
 import (
@@ -11,6 +12,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 )
 
 // The two scopes. A worker registers, beats and releases; an operator looks
@@ -22,11 +24,15 @@ const (
 
 // A Principal is who a token stands for. Values are shared: never modify one.
 type Principal struct {
-	Owner string // provider id + "/" + key name: sessions belong to it, so rotated keys share them
+	// Owner is provider id + "/" + key name, or + "/" + subject of a signed
+	// token. Sessions belong to it, so rotated keys and renewed tokens share them.
+	Owner string
 
 	scopes     []string
 	namespaces names
 	hostnames  names
+	envs       names
+	envsStated bool
 	backends   names
 }
 
@@ -38,6 +44,16 @@ func (p *Principal) Namespace(ns string) bool { return p.namespaces.has(ns) }
 
 // Hostname reports whether the token may use the hostname.
 func (p *Principal) Hostname(name string) bool { return p.hostnames.has(strings.ToLower(name)) }
+
+// Env reports whether the token may join the env. stated is false when the
+// token has no claim envs although its hostnames are limited: then those decide,
+// which only who knows the bindings can judge, and may is false.
+func (p *Principal) Env(name string) (may, stated bool) {
+	if !p.envsStated {
+		return p.hostnames.all, p.hostnames.all
+	}
+	return p.envs.has(name), true
+}
 
 // Backend reports whether the token may advertise this host: the name or
 // literal of the URL, without port and brackets.
@@ -53,7 +69,8 @@ func (n names) has(s string) bool { return n.all || slices.Contains(n.list, s) }
 
 // A Passport is the set of tokens of one node at one time; immutable.
 type Passport struct {
-	keys []key
+	keys    []key
+	issuers map[string]*issuer // by the claim iss
 }
 
 type key struct {
@@ -70,23 +87,27 @@ var everything = names{all: true}
 // New builds a passport from PINBOARD_TOKEN and the passport document; either
 // may be "", not both. Errors are one line for the operator and name no token.
 func New(token, document string) (*Passport, error) {
-	p := new(Passport)
+	return newPassport(token, document, time.Now, func(where string) (*keyring, error) { return newKeyring(where, time.Now) })
+}
+
+func newPassport(token, document string, now func() time.Time, ring func(where string) (*keyring, error)) (*Passport, error) {
+	p := &Passport{issuers: map[string]*issuer{}}
 	if token != "" {
 		if err := checkToken(token); err != nil {
 			return nil, fmt.Errorf("PINBOARD_TOKEN: %w", err)
 		}
 		p.keys = append(p.keys, key{sha256.Sum256([]byte(token)), &Principal{
 			Owner: shared, scopes: []string{ScopeWorker, ScopeOperator},
-			namespaces: everything, hostnames: everything, backends: everything,
+			namespaces: everything, hostnames: everything, envs: everything, envsStated: true, backends: everything,
 		}})
 	}
 	if document != "" {
-		if err := p.read(document); err != nil {
+		if err := p.read(document, now, ring); err != nil {
 			return nil, fmt.Errorf("PINBOARD_PASSPORT: %w", err)
 		}
 	}
-	if len(p.keys) == 0 {
-		return nil, errors.New("PINBOARD_TOKEN: required (or PINBOARD_PASSPORT with at least one key)")
+	if len(p.keys) == 0 && len(p.issuers) == 0 {
+		return nil, errors.New("PINBOARD_TOKEN: required (or PINBOARD_PASSPORT with at least one key or issuer)")
 	}
 	return p, nil
 }
@@ -117,7 +138,7 @@ func (p *Passport) Authenticate(authorization []string) (*Principal, bool) {
 		found = subtle.ConstantTimeSelect(subtle.ConstantTimeCompare(digest[:], p.keys[i].digest[:]), i, found)
 	}
 	if found < 0 {
-		return nil, false
+		return p.signed(token)
 	}
 	return p.keys[found].principal, true
 }
@@ -135,64 +156,135 @@ func bearer(authorization []string) (string, bool) {
 
 // The document as docs/operating.md, "Tokens", shows it. Unknown members are ignored.
 type document struct {
-	Providers []struct {
-		Type string `json:"type"`
-		ID   string `json:"id"`
-		Keys []struct {
-			Name   string   `json:"name"`
-			Token  string   `json:"token"`
-			Scopes []string `json:"scopes"`
-			Claims struct {
-				Pinboard struct {
-					Namespaces          []string  `json:"namespaces"`
-					Hostnames           *[]string `json:"hostnames"`
-					AllowedBackendHosts []string  `json:"allowedBackendHosts"`
-				} `json:"pinboard"`
-			} `json:"claims"`
-		} `json:"keys"`
-	} `json:"providers"`
+	Providers []provider `json:"providers"`
 }
 
-// read adds the keys of a document.
-func (p *Passport) read(text string) error {
+type provider struct {
+	Type string `json:"type"`
+	ID   string `json:"id"`
+
+	Keys []struct { // of a staticToken
+		Name   string   `json:"name"`
+		Token  string   `json:"token"`
+		Scopes []string `json:"scopes"`
+		Claims struct {
+			Pinboard claims `json:"pinboard"`
+		} `json:"claims"`
+	} `json:"keys"`
+
+	Issuer     string   `json:"issuer"` // these of a jwt
+	Audience   audience `json:"audience"`
+	JWKS       string   `json:"jwks"`
+	Algorithms []string `json:"algorithms"`
+}
+
+// claims limit a token, in the document and in signed tokens alike.
+type claims struct {
+	Namespaces          limit `json:"namespaces"`
+	Hostnames           limit `json:"hostnames"`
+	Envs                limit `json:"envs"`
+	AllowedBackendHosts limit `json:"allowedBackendHosts"`
+}
+
+// A limit is a list of names. One that is null admits nothing, unlike one that
+// is absent.
+type limit struct {
+	stated bool
+	items  []string
+}
+
+// errList is what is wrong with a limit that is no list.
+var errList = errors.New("want lists of strings")
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (l *limit) UnmarshalJSON(text []byte) error {
+	l.stated = true
+	if json.Unmarshal(text, &l.items) != nil {
+		return errList
+	}
+	return nil
+}
+
+// audience is a text or a list of them, as the claim aud.
+type audience []string
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (a *audience) UnmarshalJSON(text []byte) error {
+	var one string
+	if json.Unmarshal(text, &one) == nil {
+		*a = audience{one}
+		return nil
+	}
+	return json.Unmarshal(text, (*[]string)(a))
+}
+
+func newPrincipal(owner string, scopes []string, c *claims) *Principal {
+	p := &Principal{
+		Owner: owner, scopes: scopes, namespaces: list(c.Namespaces.items), hostnames: everything,
+		envs: list(c.Envs.items), envsStated: c.Envs.stated, backends: list(hosts(c.AllowedBackendHosts.items)),
+	}
+	if c.Hostnames.stated {
+		p.hostnames = list(hosts(c.Hostnames.items))
+	}
+	return p
+}
+
+// read adds the providers of a document. The id of an issuer is its own: a
+// subject may be any text, and an owner has one reading.
+func (p *Passport) read(text string, now func() time.Time, ring func(where string) (*keyring, error)) error {
 	var doc document
 	if err := json.Unmarshal([]byte(text), &doc); err != nil {
 		return explain(err)
 	}
-	for i, provider := range doc.Providers {
+	types := map[string]string{}
+	for i, pr := range doc.Providers {
 		at := fmt.Sprintf("providers[%d]", i)
-		if provider.Type != "staticToken" {
-			return fmt.Errorf("%s.type: want \"staticToken\"", at)
-		}
-		if err := checkName(provider.ID); err != nil {
+		if err := checkName(pr.ID); err != nil && (pr.Type == "staticToken" || pr.Type == "jwt") {
 			return fmt.Errorf("%s.id: %w", at, err)
 		}
-		for j, k := range provider.Keys {
-			at := fmt.Sprintf("%s.keys[%d]", at, j)
-			if err := checkName(k.Name); err != nil {
-				return fmt.Errorf("%s.name: %w", at, err)
-			}
-			if err := checkToken(k.Token); err != nil {
-				return fmt.Errorf("%s.token: %w", at, err)
-			}
-			if err := checkScopes(k.Scopes); err != nil {
-				return fmt.Errorf("%s.scopes: %w", at, err)
-			}
-			digest := sha256.Sum256([]byte(k.Token))
-			if slices.ContainsFunc(p.keys, func(other key) bool { return other.digest == digest }) {
-				return fmt.Errorf("%s.token: used twice", at)
-			}
-			claims := k.Claims.Pinboard
-			principal := &Principal{
-				Owner: provider.ID + "/" + k.Name, scopes: k.Scopes,
-				namespaces: list(claims.Namespaces), hostnames: everything,
-				backends: list(hosts(claims.AllowedBackendHosts)),
-			}
-			if claims.Hostnames != nil {
-				principal.hostnames = list(hosts(*claims.Hostnames))
-			}
-			p.keys = append(p.keys, key{digest, principal})
+		other, used := types[pr.ID]
+		if used && (pr.Type == "jwt" || other == "jwt") {
+			return fmt.Errorf("%s.id: used twice", at)
 		}
+		types[pr.ID] = pr.Type
+		switch pr.Type {
+		case "staticToken":
+			if err := p.readKeys(at, &pr); err != nil {
+				return err
+			}
+		case "jwt":
+			issuer, err := issuerOf(&pr, ring, now)
+			if err != nil {
+				return fmt.Errorf("%s.%w", at, err)
+			}
+			if p.issuers[issuer.name] != nil {
+				return fmt.Errorf("%s.issuer: used twice", at)
+			}
+			p.issuers[issuer.name] = issuer
+		default:
+			return fmt.Errorf("%s.type: want \"staticToken\" or \"jwt\"", at)
+		}
+	}
+	return nil
+}
+
+func (p *Passport) readKeys(at string, pr *provider) error {
+	for j, k := range pr.Keys {
+		at := fmt.Sprintf("%s.keys[%d]", at, j)
+		if err := checkName(k.Name); err != nil {
+			return fmt.Errorf("%s.name: %w", at, err)
+		}
+		if err := checkToken(k.Token); err != nil {
+			return fmt.Errorf("%s.token: %w", at, err)
+		}
+		if err := checkScopes(k.Scopes); err != nil {
+			return fmt.Errorf("%s.scopes: %w", at, err)
+		}
+		digest := sha256.Sum256([]byte(k.Token))
+		if slices.ContainsFunc(p.keys, func(other key) bool { return other.digest == digest }) {
+			return fmt.Errorf("%s.token: used twice", at)
+		}
+		p.keys = append(p.keys, key{digest, newPrincipal(pr.ID+"/"+k.Name, k.Scopes, &k.Claims.Pinboard)})
 	}
 	return nil
 }
@@ -202,6 +294,9 @@ func explain(err error) error {
 	var wrong *json.UnmarshalTypeError
 	if errors.As(err, &wrong) && wrong.Field != "" {
 		return fmt.Errorf("%s: wrong type", wrong.Field)
+	}
+	if errors.Is(err, errList) {
+		return fmt.Errorf("claims.pinboard: %w", errList)
 	}
 	return errors.New("not a JSON object")
 }

@@ -114,7 +114,7 @@ func TestRefused(t *testing.T) {
 		{"", "{", "PINBOARD_PASSPORT: not a JSON object"},
 		{"", `"x"`, "PINBOARD_PASSPORT: not a JSON object"},
 		{"", `{"providers":[{"type":"staticToken","id":"a","keys":[{"token":7}]}]}`, "PINBOARD_PASSPORT: providers.keys.token: wrong type"},
-		{"", swap("staticToken", "jwt"), `PINBOARD_PASSPORT: providers[0].type: want "staticToken"`},
+		{"", swap("staticToken", "saml"), `PINBOARD_PASSPORT: providers[0].type: want "staticToken" or "jwt"`},
 		{"", swap(`"acme"`, `""`), "PINBOARD_PASSPORT: providers[0].id: want"},
 		{"", swap(`"fleet"`, `"a/b"`), "PINBOARD_PASSPORT: providers[0].keys[0].name: want"},
 		{"", swap(`"old-key"`, `"  "`), "PINBOARD_PASSPORT: providers[0].keys[0].token: must not be blank"},

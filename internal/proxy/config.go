@@ -66,6 +66,9 @@ type Config struct {
 	// Observe is told of each finished exchange, in its goroutine; it must not
 	// keep the pointer.
 	Observe func(*Exchange)
+	// RequestIDs gives every Exchange its RequestID; off, only those that
+	// Pinboard answers and those of the control plane have one.
+	RequestIDs bool
 	// Panic is told of a panic that one exchange ended with.
 	Panic func(v any, stack []byte)
 
@@ -199,4 +202,7 @@ type Exchange struct {
 	Total    time.Duration     // from Start until the end
 	BytesIn  int64             // request body bytes sent on, framing included
 	BytesOut int64             // response bytes written, head included
+
+	RequestID string // X-Request-Id of the client, or made here; see Config.RequestIDs
+	Fault     string // with the refusal WorkerInvalid: what the worker sent
 }

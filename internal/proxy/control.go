@@ -28,6 +28,7 @@ func (x *exchange) control() next {
 		return hangUp
 	}
 	x.noteOrigin()
+	r.Header.Set(requestIDName, x.requestID()) // for lines that the handler logs
 	c.consume(len(x.head))
 	x.head = nil
 	if x.req.HasBody() {
@@ -223,6 +224,9 @@ func (w *controlWriter) head() []byte {
 	}
 	if h.Get("Date") == "" {
 		h.Set("Date", x.c.p.cfg.Now().UTC().Format(http.TimeFormat))
+	}
+	if w.status >= http.StatusBadRequest {
+		h.Set(requestIDName, x.requestID())
 	}
 	b := bytes.NewBuffer(appendStatus(nil, w.status))
 	_ = h.Write(b)

@@ -158,6 +158,9 @@ func (x *exchange) run() next {
 	if isControl(path) {
 		x.obs.Kind = Control
 	}
+	if x.c.p.cfg.RequestIDs {
+		x.requestID()
+	}
 	x.counted = true
 	x.c.p.counts[x.obs.Kind].Add(1)
 	if x.obs.Kind == Control {

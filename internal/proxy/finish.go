@@ -14,7 +14,7 @@ func (x *exchange) finish() {
 	if !x.resolved.IsZero() {
 		x.obs.Resolved = x.resolved.Sub(x.obs.Start)
 	}
-	x.obs.Epoch, x.obs.Worker, x.obs.Fresh = x.place.Epoch, x.place.Worker, x.fresh
+	x.obs.Epoch, x.obs.Worker, x.obs.Fresh, x.obs.Fault = x.place.Epoch, x.place.Worker, x.fresh, x.fault
 	if x.obs.Forwards = x.forwards; x.forwards > 0 && len(x.body) > 0 {
 		x.obs.BytesIn = int64(len(x.body))
 	}

@@ -37,6 +37,7 @@ type delivery struct {
 	res     h1.Response // the head that came last
 	interim int
 	refusal *pinboard.Refusal // of a rejected delivery
+	fault   string            // with WorkerInvalid: what the worker sent
 }
 
 // A sender is whom a delivery is made for.

@@ -149,8 +149,22 @@ func (d *delivery) lost(err error) outcome {
 	return d.reject(pinboard.WorkerBroken)
 }
 
+// faultOf says what is wrong with an answer that cannot be passed on.
+func (d *delivery) faultOf(u *upstream) string {
+	switch {
+	case d.interim > maxInterim:
+		return "too many interim answers"
+	case d.res.Status == 101:
+		return "an upgrade that was not asked for"
+	case len(u.unread()) >= h1.MaxHead:
+		return "a response head that is too large"
+	}
+	return "no valid HTTP response head"
+}
+
 // invalid closes u, whose worker speaks no HTTP that can be passed on.
 func (d *delivery) invalid() outcome {
+	d.fault = d.faultOf(d.u)
 	d.discard()
 	if d.from.cut(nil) {
 		return interrupted

@@ -116,6 +116,7 @@ func (x *exchange) appendRefusal(b []byte, r *pinboard.Refusal, closing bool) []
 	b = append(b, "\r\nPinboard-Error: "...)
 	b = append(b, r.Code...)
 	b = append(b, "\r\n"...)
+	b = x.appendRequestID(b)
 	if r.Retry {
 		b = append(b, "Retry-After: "...)
 		b = strconv.AppendInt(b, int64(ms+999)/1000, 10)
@@ -140,8 +141,10 @@ func appendStatus(b []byte, status int) []byte {
 	return append(b, "\r\n"...)
 }
 
-// noteOrigin remembers who may read our errors, while the head is there.
+// noteOrigin remembers who may read our errors, and what the client calls the
+// request, while the head is there.
 func (x *exchange) noteOrigin() {
+	x.noteRequestID()
 	p := x.c.p
 	if len(p.origins) == 0 || x.head == nil || x.origin != "" || !x.req.Has.Has(h1.Origin) {
 		return
@@ -168,7 +171,7 @@ func (x *exchange) appendCORS(b []byte) []byte {
 	b = append(b, "Access-Control-Allow-Origin: "...)
 	b = append(b, x.origin...)
 	b = append(b, "\r\nAccess-Control-Allow-Credentials: true\r\n"+
-		"Access-Control-Expose-Headers: Pinboard-Error, Retry-After\r\n"...)
+		"Access-Control-Expose-Headers: Pinboard-Error, Retry-After, X-Request-Id\r\n"...)
 	return b
 }
 

@@ -27,6 +27,18 @@ func (s *Store) Look() {
 	s.look(context.Background(), 1)
 }
 
+// Assess does at once what the background loop does each half minute.
+func (s *Store) Assess() Guarantee {
+	s.assess(context.Background())
+	return s.Guarantee()
+}
+
+// Lacks is lacks.
+var Lacks = lacks
+
+// Refresh looks at the topology now.
+func (s *Store) Refresh() error { return s.topo.refresh(context.Background(), false) }
+
 // MetaKey is where bucket b keeps its epoch counter.
 func (s *Store) MetaKey(b int) string { return s.keys.fixed(b)[keyMeta-1] }
 

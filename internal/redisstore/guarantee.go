@@ -9,8 +9,24 @@ import (
 	"time"
 )
 
+// A State names what a store can promise, as docs/guarantees.md lists it.
+type State string
+
+// The states of a store.
+const (
+	Safe      State = "safe"       // a majority of each shard keeps its writes
+	OneServer State = "one_server" // no replicas, so no second history: single ownership holds
+	Lax       State = "lax"        // a failover can bring a second history
+	Unknown   State = "unknown"    // the servers do not tell
+	InProcess State = "in_process" // memory:
+)
+
+// States are all of them.
+var States = []State{Safe, OneServer, Lax, Unknown, InProcess}
+
 // A Guarantee is what the store's servers can promise together (G3).
 type Guarantee struct {
+	State State
 	// Safe: single ownership also holds through partitions of the store
 	// itself. Every shard has two or more replicas and each of its members
 	// refuses writes that fewer than half of them, rounded up, have seen.
@@ -27,19 +43,21 @@ func (s *Store) Guarantee() Guarantee {
 	if g := s.state.Load(); g != nil {
 		return *g
 	}
-	return Guarantee{Reason: "not assessed yet"}
+	return Guarantee{State: Unknown, Reason: "not assessed yet"}
 }
 
 // shard is what one server and its replicas say about themselves.
 type shard struct {
 	replicas int
+	absent   int   // replicas that belong to it and are not connected
+	silent   bool  // nobody could be asked about absent ones
 	min      []int // min-replicas-to-write of each member that could be asked
 	lag      time.Duration
 	members  int
 }
 
 func (s *Store) assess(ctx context.Context) (Guarantee, error) {
-	g := Guarantee{Safe: true, Reason: "every shard keeps its writes on a majority"}
+	g := Guarantee{State: Safe, Reason: "every shard keeps its writes on a majority"}
 	for _, n := range s.topo.all() {
 		sh, err := s.shard(ctx, n)
 		if err != nil {
@@ -48,10 +66,11 @@ func (s *Store) assess(ctx context.Context) (Guarantee, error) {
 		if sh.replicas > 0 {
 			g.Lag = max(g.Lag, sh.lagging()+2*time.Second)
 		}
-		if why := sh.weakness(); why != "" && g.Safe {
-			g.Safe, g.Reason = false, why
+		if state, why := sh.judge(); worse[state] > worse[g.State] {
+			g.State, g.Reason = state, why
 		}
 	}
+	g.Safe = g.State == Safe
 	s.state.Store(&g)
 	return g, nil
 }
@@ -66,20 +85,90 @@ func (sh *shard) lagging() time.Duration {
 	return sh.lag
 }
 
-func (sh *shard) weakness() string {
+// worse orders the states of one shard: a store is as good as its worst one.
+var worse = map[State]int{Safe: 0, OneServer: 1, Unknown: 2, Lax: 3}
+
+func (sh *shard) judge() (State, string) {
 	need := (sh.replicas + 1) / 2
 	switch {
+	case sh.replicas == 0 && sh.absent > 0:
+		return Lax, fmt.Sprintf("a server has none of its %d replicas connected, 2 are needed", sh.absent)
+	case sh.replicas == 0 && sh.silent:
+		return Unknown, "a server has 0 replicas, and whether one could replace it cannot be read"
+	case sh.replicas == 0:
+		return OneServer, "a server has 0 replicas: single ownership holds, a lost server is a wiped one (to survive its loss 2 are needed)"
 	case sh.replicas < 2:
-		return fmt.Sprintf("a server has %d replicas, 2 are needed", sh.replicas)
-	case sh.members < sh.replicas+1:
-		return "min-replicas-to-write of some server cannot be read (CONFIG GET)"
+		return Lax, fmt.Sprintf("a server has %d replicas, 2 are needed", sh.replicas)
 	}
 	for _, m := range sh.min {
 		if m < need {
-			return fmt.Sprintf("min-replicas-to-write is %d, %d is needed", m, need)
+			return Lax, fmt.Sprintf("min-replicas-to-write is %d, %d is needed", m, need)
 		}
 	}
-	return ""
+	if sh.members < sh.replicas+1 {
+		return Unknown, "min-replicas-to-write of some server cannot be read (CONFIG GET)"
+	}
+	return Safe, ""
+}
+
+// absent counts the replicas that n should have and has not: they are what a
+// failover could promote. A single server is believed while this process has
+// seen none.
+func (s *Store) absent(ctx context.Context, n *node, sh *shard) {
+	known, ok := 0, true
+	switch {
+	case sh.replicas > 0:
+		s.topo.replicated.Store(true)
+		return
+	case s.topo.t.master != "":
+		known, ok = s.topo.watched(ctx)
+	case s.topo.t.cluster:
+		known, ok = clusterReplicas(ctx, n)
+	case s.topo.replicated.Load():
+		known = 1
+	}
+	sh.absent, sh.silent = known, !ok
+}
+
+// watched is how many replicas of the primary the sentinels know, also those
+// that are down.
+func (p *topology) watched(ctx context.Context) (int, bool) {
+	for _, sentinel := range p.sentinels {
+		one, cancel := bounded(ctx, dialTimeout)
+		m, err := sentinel.do(one, "SENTINEL", "REPLICAS", p.t.master)
+		cancel()
+		if list, bad := m.ToArray(); err == nil && bad == nil {
+			return len(list), true
+		}
+	}
+	return 0, false
+}
+
+// clusterReplicas is how many replicas of n the cluster knows, also those that
+// are down. A line is id, address, flags, the id of its primary and more.
+func clusterReplicas(ctx context.Context, n *node) (int, bool) {
+	m, err := n.do(ctx, "CLUSTER", "NODES")
+	if err != nil {
+		return 0, false
+	}
+	self, primaries := "", []string{}
+	for line := range strings.Lines(text(m)) {
+		f := strings.Fields(line)
+		if len(f) < 4 {
+			continue
+		}
+		if strings.Contains(f[2], "myself") {
+			self = f[0]
+		}
+		primaries = append(primaries, f[3])
+	}
+	count := 0
+	for _, id := range primaries {
+		if id == self {
+			count++
+		}
+	}
+	return count, self != ""
 }
 
 // shard reads what it can of a primary and its replicas; CONFIG may be
@@ -87,7 +176,7 @@ func (sh *shard) weakness() string {
 func (s *Store) shard(ctx context.Context, n *node) (*shard, error) {
 	m, err := n.do(ctx, "INFO", "replication")
 	if err != nil {
-		return nil, refused(err, "info")
+		return nil, err
 	}
 	sh := &shard{}
 	sh.member(ctx, n)
@@ -95,6 +184,7 @@ func (s *Store) shard(ctx context.Context, n *node) (*shard, error) {
 	for i := 0; ; i++ {
 		line := infoField(info, "slave"+strconv.Itoa(i))
 		if line == "" {
+			s.absent(ctx, n, sh)
 			return sh, nil
 		}
 		sh.replicas++

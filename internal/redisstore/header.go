@@ -72,17 +72,17 @@ func (s *Store) assertHeader(ctx context.Context) error {
 	if s.opt.Hostnames {
 		mode = "hostnames"
 	}
-	want := strings.Join([]string{strconv.Itoa(format), strconv.Itoa(s.opt.Buckets), mode}, " ")
+	want := strings.Join([]string{strconv.Itoa(Format), strconv.Itoa(s.opt.Buckets), mode}, " ")
 	n, err := s.topo.node(ctx, 0)
 	if err != nil {
 		return err
 	}
 	if _, err := n.do(ctx, "SET", s.keys.header(), want, "NX"); err != nil && !rueidis.IsRedisNil(err) {
-		return refused(err, "set")
+		return err
 	}
 	m, err := n.do(ctx, "GET", s.keys.header())
 	if err != nil {
-		return refused(err, "get")
+		return err
 	}
 	got := strings.Fields(text(m))
 	if len(got) != 3 {

@@ -69,11 +69,12 @@ func (s *Store) dialHits(n *node) (*hitConn, error) {
 		return nil, err
 	}
 	conn.SetDeadline(time.Now().Add(silence))
-	if n.tls != nil {
-		conn = tls.Client(conn, n.tls)
+	login := n.src.login(n.role)
+	if t := login.to(n.addr); t != nil {
+		conn = tls.Client(conn, t)
 	}
 	c := &hitConn{conn: conn}
-	info, err := c.greet(n)
+	info, err := c.greet(login, n.db)
 	if err != nil {
 		conn.Close()
 		return nil, err
@@ -98,19 +99,19 @@ func (s *Store) dialHits(n *node) (*hitConn, error) {
 	return c, nil
 }
 
-func (c *hitConn) greet(n *node) (info string, err error) {
+func (c *hitConn) greet(l *login, db int) (info string, err error) {
 	var out []byte
 	replies := 1
 	switch {
-	case n.user != "":
-		out = appendCommand(out, "AUTH", n.user, n.password)
+	case l.user != "":
+		out = appendCommand(out, "AUTH", l.user, l.password)
 		replies++
-	case n.password != "":
-		out = appendCommand(out, "AUTH", n.password)
+	case l.password != "":
+		out = appendCommand(out, "AUTH", l.password)
 		replies++
 	}
-	if n.db != 0 {
-		out = appendCommand(out, "SELECT", strconv.Itoa(n.db))
+	if db != 0 {
+		out = appendCommand(out, "SELECT", strconv.Itoa(db))
 		replies++
 	}
 	out = appendCommand(out, "INFO", "server")

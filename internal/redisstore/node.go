@@ -30,10 +30,10 @@ func unavailable(format string, args ...any) error {
 // A node is one Redis server at an address. Its client queues nothing for
 // later: while the server is away, dialling fails and so do commands.
 type node struct {
-	addr           string
-	user, password string
-	db             int
-	tls            *tls.Config
+	addr string
+	db   int
+	src  *source // how to sign in, asked for each connection
+	role role
 
 	mu      sync.Mutex
 	client  rueidis.Client
@@ -47,13 +47,25 @@ type node struct {
 func (n *node) options() rueidis.ClientOption {
 	return rueidis.ClientOption{
 		InitAddress: []string{n.addr}, ForceSingleClient: true, SelectDB: n.db,
-		Username: n.user, Password: n.password, TLSConfig: n.tls,
+		DialCtxFn: n.connect, AuthCredentialsFn: n.credentials,
 		Dialer:      net.Dialer{Timeout: dialTimeout, KeepAlive: time.Second},
 		AlwaysRESP2: true, DisableCache: true, DisableRetry: true,
 		ClientSetInfo:    rueidis.DisableClientSetInfo,
 		ConnWriteTimeout: opTimeout, PipelineMultiplex: 1,
 		ReadBufferEachConn: 1 << 16, WriteBufferEachConn: 1 << 16,
 	}
+}
+
+func (n *node) connect(ctx context.Context, addr string, d *net.Dialer, _ *tls.Config) (net.Conn, error) {
+	if c := n.src.login(n.role).to(addr); c != nil {
+		return (&tls.Dialer{NetDialer: d, Config: c}).DialContext(ctx, "tcp", addr)
+	}
+	return d.DialContext(ctx, "tcp", addr)
+}
+
+func (n *node) credentials(rueidis.AuthCredentialsContext) (rueidis.AuthCredentials, error) {
+	l := n.src.login(n.role)
+	return rueidis.AuthCredentials{Username: l.user, Password: l.password}, nil
 }
 
 // conn is the client. Making one dials, so it happens beside the caller, who
@@ -82,7 +94,7 @@ func (n *node) conn(ctx context.Context) (rueidis.Client, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.client == nil {
-		return nil, unavailable("cannot connect: %v", n.failure)
+		return nil, fmt.Errorf("%w: cannot connect: %w", ErrUnavailable, n.failure)
 	}
 	return n.client, nil
 }

@@ -11,24 +11,19 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"github.com/redis/rueidis"
 )
 
 // Options of a Store.
 type Options struct {
-	// URL names the store:
+	// URL names the store; docs/operating.md ("Redis") lists forms and options:
 	//
 	//	redis://[user:password@]host:port[/db]           one server
 	//	redis+sentinel://[user:password@]s1:p1,s2:p2[/db]?master=NAME
-	//	                  [&sentinel_user=U&sentinel_password=P]
 	//	redis+cluster://[user:password@]h1:p1,h2:p2      some nodes of a cluster
 	//
-	// rediss instead of redis speaks TLS, with ?ca=FILE for the certificates
-	// to trust and ?servername=NAME for the name to expect. User, password and
-	// parameters are percent-encoded. A redis:// server that is part of a
-	// cluster is used as one.
-	URL string
+	// A redis:// server that is part of a cluster is used as one.
+	URL     string
+	URLFile string // instead of URL: the file that holds it, read again for each connection
 
 	Prefix    string // of every key; "pb" by default
 	Buckets   int    // fixed for the life of the stored data
@@ -40,6 +35,7 @@ type Options struct {
 	OnStep     func(server string)                // the clock of a server, named by its run id, stepped (G4)
 	OnDoubt    func(b int, cause ownership.Cause) // bucket b needs a rule soon, to begin another generation (G1, G4)
 	OnDisagree func(reason string)                // this node may serve no ids since the store's header differs (G5); "" again
+	Warn       func(text string)                  // something in a file cannot be used; what was good before goes on
 
 	clock string             // tests: another clock for the scripts
 	now   func() time.Time   // tests: the node's clock
@@ -56,13 +52,13 @@ func misconfigured(format string, args ...any) error {
 	return &ConfigError{fmt.Sprintf(format, args...)}
 }
 
-// format is the version of keys, values and scripts.
-const format = 2
+// Format is the version of keys, values and scripts.
+const Format = 2
 
 // Open connects, checks that the store may be used and starts to follow its
 // clock. An error that is no *ConfigError may go away by itself.
 func Open(ctx context.Context, opt Options) (*Store, error) {
-	t, err := parseURL(opt.URL)
+	src, err := openSource(&opt)
 	if err != nil {
 		return nil, misconfigured("%v", err)
 	}
@@ -97,10 +93,10 @@ func Open(ctx context.Context, opt Options) (*Store, error) {
 		s.raw = opt.raw
 	}
 	s.header.verified = make([]atomic.Pointer[string], opt.Buckets)
-	s.topo = newTopology(t, opt.Buckets, s.newHitLine)
+	s.topo = newTopology(src, opt.Buckets, s.newHitLine)
 	if err := s.prepare(ctx); err != nil {
 		s.topo.close()
-		return nil, err
+		return nil, s.explain(err)
 	}
 	loop, stop := context.WithCancel(context.Background())
 	s.stop = stop
@@ -153,8 +149,11 @@ func (s *Store) detectCluster(ctx context.Context) error {
 		return err
 	}
 	m, err := s.topo.peek(0).do(ctx, "INFO", "cluster")
-	if err != nil {
-		return refused(err, "info")
+	switch {
+	case s.lacks(err, "info") != "":
+		return nil // probe names it, and what else is missing
+	case err != nil:
+		return err
 	}
 	if strings.Contains(text(m), "cluster_enabled:1") {
 		s.topo.t.cluster = true
@@ -162,41 +161,17 @@ func (s *Store) detectCluster(ctx context.Context) error {
 	return nil
 }
 
-// refused makes an operator's line of a missing permission or a rejected
-// password; other errors stay what they are.
-func refused(err error, command string) error {
-	for _, sign := range []string{"NOAUTH ", "WRONGPASS ", "AUTH <password> called"} {
-		if strings.Contains(err.Error(), sign) {
-			return misconfigured("the store rejects the user or password of its URL")
-		}
-	}
-	e, ok := rueidis.IsRedisErr(err)
-	switch {
-	case !ok:
-		return err
-	case strings.HasPrefix(e.Error(), "NOPERM "):
-		return misconfigured("the store's user lacks a permission: add +%s (ACL SETUSER ... +info +time)", command)
-	}
-	return unavailable("%s", e.Error())
-}
-
 // probe checks permissions and that the server does not evict.
 func (s *Store) probe(ctx context.Context, n *node) error {
-	if _, err := n.do(ctx, "TIME"); err != nil {
-		return refused(err, "time")
-	}
-	if _, err := n.do(ctx, "INFO", "server"); err != nil {
-		return refused(err, "info")
+	if err := s.permitted(ctx, n); err != nil {
+		return err
 	}
 	if _, err := s.run(ctx, n, s.scripts.clock, nil, []string{""}); err != nil {
-		if e, ok := rueidis.IsRedisErr(err); ok && strings.Contains(e.Error(), "permission") {
-			return misconfigured("the store's user lacks a permission inside scripts: add +info +time +@scripting (ACL SETUSER ...)")
-		}
-		return refused(err, "evalsha +eval")
+		return err
 	}
 	m, err := n.do(ctx, "INFO", "memory")
 	if err != nil {
-		return refused(err, "info")
+		return err
 	}
 	policy := infoField(text(m), "maxmemory_policy")
 	if policy != "" && policy != "noeviction" && infoField(text(m), "maxmemory") != "0" && !s.opt.AllowEvicting {

@@ -299,13 +299,9 @@ func TestRefusesWhatItMustNotUse(t *testing.T) {
 		{"an evicting server", func(s *redistest.Server) {
 			s.Do("CONFIG", "SET", "maxmemory", "100mb", "maxmemory-policy", "allkeys-lru")
 		}, nil, "allkeys-lru"},
-		{"no replicas", nil, func(o *redisstore.Options) { o.RequireSafe = true }, "0 replicas, 2 are needed"},
+		{"no replicas", nil, func(o *redisstore.Options) { o.RequireSafe = true }, "a server has 0 replicas"},
 		{"a wrong password", nil, func(o *redisstore.Options) { o.URL = strings.Replace(o.URL, "//", "//:nope@", 1) }, "user or password"},
 		{"a prefix with braces", nil, func(o *redisstore.Options) { o.Prefix = "a{b" }, "prefix"},
-		{"no info", func(s *redistest.Server) { s.AddUser("u", "p", "~*", "+@all", "-info") },
-			func(o *redisstore.Options) { o.URL = strings.Replace(o.URL, "//", "//u:p@", 1) }, "+info +time"},
-		{"no time", func(s *redistest.Server) { s.AddUser("u", "p", "~*", "+@all", "-time") },
-			func(o *redisstore.Options) { o.URL = strings.Replace(o.URL, "//", "//u:p@", 1) }, "+info +time"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			srv := redistest.Start(t)
@@ -335,14 +331,14 @@ func TestRefusesWhatItMustNotUse(t *testing.T) {
 func TestGuarantee(t *testing.T) {
 	a := redistest.Start(t)
 	s := open(t, a.URL())
-	if g := s.Guarantee(); g.Safe || g.Lag != 0 {
+	if g := s.Guarantee(); g.State != redisstore.OneServer || g.Safe || g.Lag != 0 {
 		t.Errorf("alone: %+v", g)
 	}
 	r1 := redistest.StartReplica(t, a)
 	r2 := redistest.StartReplica(t, a)
 	a.Await("two replicas known", func() bool { return a.Info("replication", "connected_slaves") == "2" })
 	s = open(t, a.URL())
-	if g := s.Guarantee(); g.Safe || g.Lag != 12*time.Second || !strings.Contains(g.Reason, "is 0, 1 is needed") {
+	if g := s.Guarantee(); g.State != redisstore.Lax || g.Safe || g.Lag != 12*time.Second || !strings.Contains(g.Reason, "is 0, 1 is needed") {
 		t.Errorf("two replicas: %+v", g)
 	}
 	for _, m := range []*redistest.Server{a, r1} {
@@ -350,38 +346,78 @@ func TestGuarantee(t *testing.T) {
 	}
 	a.Await("good replicas", func() bool { return a.Info("replication", "min_slaves_good_slaves") == "2" })
 	s = open(t, a.URL())
-	if g := s.Guarantee(); g.Safe || g.Lag != 12*time.Second {
+	if g := s.Guarantee(); g.State != redisstore.Lax || g.Safe || g.Lag != 12*time.Second {
 		t.Errorf("one member does not refuse: %+v", g)
 	}
 	r2.Do("CONFIG", "SET", "min-replicas-to-write", "1", "min-replicas-max-lag", "3")
 	s = open(t, a.URL(), func(o *redisstore.Options) { o.RequireSafe = true })
-	if g := s.Guarantee(); !g.Safe || g.Lag != 5*time.Second {
+	if g := s.Guarantee(); g.State != redisstore.Safe || !g.Safe || g.Lag != 5*time.Second {
 		t.Errorf("all refuse: %+v", g)
 	}
 	r1.Do("CONFIG", "SET", "min-replicas-max-lag", "0")
 	s = open(t, a.URL())
-	if g := s.Guarantee(); g.Safe || g.Lag != 12*time.Second {
+	if g := s.Guarantee(); g.State != redisstore.Lax || g.Safe || g.Lag != 12*time.Second {
 		t.Errorf("one member knows no lag: %+v", g)
 	}
 }
 
-func TestURLs(t *testing.T) {
-	for _, u := range []string{
-		"redis://h", "redis://h:1/2", "rediss://u:p%40@h:1", "redis+cluster://a:1,b:2", "redis+sentinel://a,b,c?master=m",
-		"redis://[::1]:1", "redis+sentinel://u:p@a:1/3?master=m&sentinel_user=x&sentinel_password=y",
-	} {
-		if err := redisstore.ParseURL(u); err != nil {
-			t.Errorf("%s: %v", u, err)
+// A server that lost its replicas is not taken for one that has none: what it
+// lost may be promoted.
+func TestLostReplicasAreNotNone(t *testing.T) {
+	t.Parallel()
+	a := redistest.Start(t)
+	b := redistest.StartReplica(t, a)
+	single := open(t, a.URL())
+	sent := redistest.StartSentinels(t, 1, a, 1)
+	watched := open(t, sent.URL())
+	b.Stop()
+	a.Await("the replica is gone", func() bool { return a.Info("replication", "connected_slaves") == "0" })
+	for name, s := range map[string]*redisstore.Store{"seen by this process": single, "known to the sentinels": watched} {
+		if g := s.Assess(); g.State != redisstore.Lax || g.Safe || !strings.Contains(g.Reason, "none of its 1 replicas") {
+			t.Errorf("%s: %+v", name, g)
 		}
 	}
-	for _, u := range []string{
-		"", "h:1", "http://h", "redis+x://h", "redis://", "redis://h:x", "redis://h:0", "redis://h/x", "redis+cluster://h/1",
-		"redis+sentinel://h", "redis://h?ca=x", "rediss://h?ca=/does/not/exist", "redis://h?unknown=1", "redis://u:%zz@h",
-	} {
-		if err := redisstore.ParseURL(u); err == nil {
-			t.Errorf("%q was accepted", u)
-		} else if strings.Contains(err.Error(), "%zz") {
-			t.Errorf("%q shows a secret: %v", u, err)
-		}
+	alone := redistest.Start(t)
+	s := open(t, redistest.StartSentinels(t, 1, alone, 0).URL())
+	if g := s.Guarantee(); g.State != redisstore.OneServer {
+		t.Errorf("sentinels without replicas: %+v", g)
+	}
+}
+
+// The same in a cluster, and a server that does not tell is not safe.
+func TestGuaranteeOfAClusterAndOfTheSilent(t *testing.T) {
+	t.Parallel()
+	c := redistest.StartReplicatedCluster(t, 3)
+	s := open(t, c.URL(), func(o *redisstore.Options) { o.Buckets = 16 })
+	if g := s.Guarantee(); g.State != redisstore.Lax || !strings.Contains(g.Reason, "1 replicas") {
+		t.Errorf("one replica each: %+v", g)
+	}
+	for _, primary := range c.Nodes[:3] { // word of a new replica spreads slowly
+		primary.Await("all replicas known", func() bool {
+			return strings.Count(primary.Do("CLUSTER", "NODES").(string), "slave ") == 3
+		})
+	}
+	for _, replica := range c.Nodes[3:] {
+		replica.Stop()
+	}
+	for _, primary := range c.Nodes[:3] {
+		primary.Await("the replica is gone", func() bool { return primary.Info("replication", "connected_slaves") == "0" })
+	}
+	if g := s.Assess(); g.State != redisstore.Lax || !strings.Contains(g.Reason, "none of its 1 replicas") {
+		t.Errorf("replicas lost: %+v", g)
+	}
+	bare := redistest.StartCluster(t, 3)
+	s = open(t, bare.URL(), func(o *redisstore.Options) { o.Buckets = 16 })
+	if g := s.Guarantee(); g.State != redisstore.OneServer {
+		t.Errorf("no replicas: %+v", g)
+	}
+	a := redistest.Start(t)
+	redistest.StartReplica(t, a)
+	redistest.StartReplica(t, a)
+	a.Await("two replicas known", func() bool { return a.Info("replication", "connected_slaves") == "2" })
+	a.AddUser("u", "p", "~*", "+@all", "-config")
+	s = open(t, strings.Replace(a.URL(), "//", "//u:p@", 1))
+	if g := s.Guarantee(); g.State != redisstore.Unknown || g.Safe || !strings.Contains(g.Reason, "cannot be read") {
+		t.Errorf("CONFIG forbidden: %+v", g)
 	}
 }

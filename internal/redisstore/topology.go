@@ -2,6 +2,7 @@ package redisstore
 
 import (
 	"context"
+	"fmt"
 	"net"
 	"strconv"
 	"sync"
@@ -20,7 +21,8 @@ const (
 // that sentinels name, or the owners of a cluster's slots. It routes by itself
 // because a cluster client follows ASK, which no script may (G7).
 type topology struct {
-	t         *target
+	t         *target // which servers; never how to sign in
+	src       *source
 	tags      []string
 	sentinels []*node
 
@@ -28,24 +30,28 @@ type topology struct {
 
 	mu     sync.Mutex
 	nodes  map[string]*node
-	busy   chan struct{} // non-nil while somebody looks
-	err    error         // of the last look
+	left   map[*node]bool // servers that left, until their grace is over
+	busy   chan struct{}  // non-nil while somebody looks
+	err    error          // of the last look
 	dirty  atomic.Bool
 	closed bool
 	hits   func(*node) *hitLine
+
+	replicated atomic.Bool // a single server had a replica once
 }
 
 // A routing is one look at the topology: who holds each bucket.
 type routing struct{ buckets []*node }
 
-func newTopology(t *target, buckets int, hits func(*node) *hitLine) *topology {
-	p := &topology{t: t, nodes: map[string]*node{}, hits: hits, tags: make([]string, buckets)}
+func newTopology(src *source, buckets int, hits func(*node) *hitLine) *topology {
+	t := *src.now
+	p := &topology{t: &t, src: src, nodes: map[string]*node{}, left: map[*node]bool{}, hits: hits, tags: make([]string, buckets)}
 	for b := range p.tags {
 		p.tags[b] = strconv.Itoa(b)
 	}
 	if t.master != "" {
 		for _, a := range t.addrs {
-			p.sentinels = append(p.sentinels, &node{addr: a, user: t.sentinel.user, password: t.sentinel.password, tls: t.dialTLS(a)})
+			p.sentinels = append(p.sentinels, &node{addr: a, src: src, role: toSentinels})
 		}
 	}
 	return p
@@ -163,9 +169,17 @@ func (p *topology) look(done chan struct{}) {
 	for addr, n := range p.nodes {
 		if !keep[addr] && !p.seed(addr) {
 			delete(p.nodes, addr)
-			time.AfterFunc(leaveGrace, n.close)
+			p.left[n] = true
+			time.AfterFunc(leaveGrace, func() { p.forget(n) })
 		}
 	}
+}
+
+func (p *topology) forget(n *node) {
+	n.close()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.left, n)
 }
 
 func (p *topology) seed(addr string) bool {
@@ -184,7 +198,7 @@ func (p *topology) seed(addr string) bool {
 func (p *topology) at(addr string) *node {
 	n := p.nodes[addr]
 	if n == nil {
-		n = &node{addr: addr, user: p.t.user, password: p.t.password, db: p.t.db, tls: p.t.dialTLS(addr)}
+		n = &node{addr: addr, src: p.src, db: p.t.db}
 		n.hits = p.hits(n)
 		p.nodes[addr] = n
 	}
@@ -224,8 +238,13 @@ func (p *topology) primary(ctx context.Context) (string, error) {
 	if last == nil || rueidis.IsRedisNil(last) {
 		return "", unavailable("no sentinel knows the primary %q", p.t.master)
 	}
-	return "", unavailable("no sentinel answers: %v", last)
+	return "", fmt.Errorf("%w: no sentinel answers: %w", ErrUnavailable, &atSentinel{last})
 }
+
+// atSentinel marks what a sentinel answered, whose users are its own.
+type atSentinel struct{ error }
+
+func (e *atSentinel) Unwrap() error { return e.error }
 
 // slots asks the servers in turn, those that hold buckets first.
 func (p *topology) slots(ctx context.Context, out []string) error {
@@ -249,7 +268,7 @@ func (p *topology) slots(ctx context.Context, out []string) error {
 			return nil
 		}
 	}
-	return unavailable("no cluster node answers: %v", last)
+	return fmt.Errorf("%w: no cluster node answers: %w", ErrUnavailable, last)
 }
 
 func (p *topology) assign(from *node, ranges []rueidis.RedisMessage, out []string) bool {
@@ -285,7 +304,7 @@ func (p *topology) assign(from *node, ranges []rueidis.RedisMessage, out []strin
 // beside is a node for another member of n's shard, not kept.
 func (p *topology) beside(n *node, host, port string) *node {
 	addr := net.JoinHostPort(host, port)
-	return &node{addr: addr, user: n.user, password: n.password, tls: p.t.dialTLS(addr)}
+	return &node{addr: addr, src: n.src}
 }
 
 func (p *topology) close() {
@@ -293,6 +312,9 @@ func (p *topology) close() {
 	p.closed = true
 	nodes := p.sentinels
 	for _, n := range p.nodes {
+		nodes = append(nodes, n)
+	}
+	for n := range p.left {
 		nodes = append(nodes, n)
 	}
 	p.mu.Unlock()

@@ -16,17 +16,36 @@ type Sentinels struct {
 // until they know each other and replicas of it.
 func StartSentinels(t testing.TB, n int, primary *Server, replicas int) *Sentinels {
 	t.Helper()
+	return startSentinels(t, n, primary, replicas, nil)
+}
+
+// StartLockedSentinels is StartSentinels with a user that everybody needs,
+// except in Do and Info of the nodes, which have it.
+func StartLockedSentinels(t testing.TB, n int, primary *Server, replicas int, user, password string) *Sentinels {
+	t.Helper()
+	return startSentinels(t, n, primary, replicas, []string{user, password})
+}
+
+func startSentinels(t testing.TB, n int, primary *Server, replicas int, auth []string) *Sentinels {
+	t.Helper()
 	host, port, _ := net.SplitHostPort(primary.Addr)
+	var locked []string
+	if auth != nil {
+		locked = []string{
+			fmt.Sprintf("user %s on >%s ~* &* +@all", auth[0], auth[1]), "user default off",
+			"sentinel sentinel-user " + auth[0], "sentinel sentinel-pass " + auth[1],
+		}
+	}
 	s := &Sentinels{}
 	for i := 0; i < n; i++ {
-		node := &Server{t: t, binary: "redis-server", dir: t.TempDir(), Addr: FreeAddr(t)}
+		node := &Server{t: t, binary: Program(), dir: t.TempDir(), Addr: FreeAddr(t), Auth: auth}
 		_, own, _ := net.SplitHostPort(node.Addr)
-		node.configure("sentinel.conf", []string{
+		node.configure("sentinel.conf", append([]string{
 			"port " + own, "bind 127.0.0.1", "dir " + node.dir, "protected-mode no",
 			fmt.Sprintf("sentinel monitor pinboard %s %s %d", host, port, n/2+1),
 			"sentinel down-after-milliseconds pinboard 500",
 			"sentinel failover-timeout pinboard 3000",
-		}, "--sentinel")
+		}, locked...), "--sentinel")
 		if err := node.run(); err != nil {
 			t.Fatalf("redistest: sentinel: %v", err)
 		}

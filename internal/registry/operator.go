@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"strconv"
+	"time"
 
 	"pinboard"
 	"pinboard/api"
@@ -130,7 +131,18 @@ func (s *Server) windDown(ctx context.Context, p *passport.Principal, q *api.Win
 		return nil, &api.FieldError{Field: "id", Want: "want 1 to 256 characters of A-Z a-z 0-9 . _ ~ -"}
 	}
 	ok, err := s.Directory.WindDown(ctx, directory.WindDown{Host: ordered(q.Hostname), Namespace: q.Namespace, ID: q.ID, Deadline: q.Deadline})
+	if err == nil {
+		s.took(p, wound(q.Deadline), ok, "hostname", q.Hostname, "namespace", q.Namespace, "id", q.ID)
+	}
 	return api.Queued{Queued: ok}, err
+}
+
+// wound names an order for one id.
+func wound(deadline *time.Duration) string {
+	if deadline == nil {
+		return "revoke"
+	}
+	return "wind_down"
 }
 
 // ordered is the hostname that an order means; one that is none matches nothing.
@@ -158,6 +170,9 @@ func (s *Server) deleteBinding(ctx context.Context, p *passport.Principal, q *ap
 		return nil, err
 	}
 	ok, err := s.Directory.DeleteBinding(ctx, ordered(q.Hostname), q.Namespace)
+	if err == nil {
+		s.took(p, "delete_binding", ok, "hostname", q.Hostname, "namespace", q.Namespace)
+	}
 	return api.BindingAnswer{Deleted: ok}, err
 }
 
@@ -178,5 +193,8 @@ func (s *Server) eject(ctx context.Context, p *passport.Principal, q *api.Select
 		return nil, err
 	}
 	n, err := s.Directory.Eject(ctx, directory.Selector{Session: w.Session})
+	if err == nil {
+		s.took(p, "eject", n > 0, "session", w.Session, "client", w.ClientID)
+	}
 	return api.EjectAnswer{Ejected: n}, err
 }

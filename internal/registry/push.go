@@ -25,6 +25,9 @@ func (s *Server) deliver(ctx context.Context, p *passport.Principal, q *api.Push
 		return nil, err
 	}
 	queued, err := s.record(ctx, w, q)
+	if err == nil {
+		s.took(p, q.Type, queued, "session", w.Session, "client", w.ClientID, "namespace", q.Namespace, "id", q.ID)
+	}
 	if err != nil || !queued || !pushed(w) {
 		return api.PushAnswer{Queued: queued}, err
 	}

@@ -8,6 +8,7 @@ import (
 	"math"
 	"net/http"
 	"strconv"
+	"strings"
 	"time"
 
 	"pinboard"
@@ -26,24 +27,24 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	p, ok := s.Tokens.Authenticate(r.Header["Authorization"])
 	if !ok {
 		w.Header().Set("WWW-Authenticate", `Bearer realm="pinboard"`)
-		s.refuse(w, pinboard.Unauthorized)
+		s.refuse(w, r, pinboard.Unauthorized)
 		return
 	}
 	route, ok := s.routes[r.URL.EscapedPath()]
 	switch {
 	case !ok:
-		s.refuse(w, pinboard.NotFound)
+		s.refuse(w, r, pinboard.NotFound)
 	case r.Method != route.method && !(route.method == http.MethodGet && r.Method == http.MethodHead):
 		w.Header().Set("Allow", allow(route.method))
-		s.refuse(w, pinboard.MethodNotAllowed)
+		s.refuse(w, r, pinboard.MethodNotAllowed)
 	case !p.May(route.scope):
-		s.refuse(w, denied("token lacks the scope "+route.scope))
+		s.refuse(w, r, denied("token lacks the scope "+route.scope))
 	case s.Directory == nil:
-		s.refuse(w, pinboard.StoreUnavailable)
+		s.refuse(w, r, pinboard.StoreUnavailable)
 	default:
 		answer, err := route.serve(w, r, p)
 		if err != nil {
-			s.refuse(w, err)
+			s.refuse(w, r, err)
 			return
 		}
 		write(w, http.StatusOK, answer)
@@ -183,10 +184,10 @@ func write(w http.ResponseWriter, status int, answer any) {
 }
 
 // refuse answers an error: its code, its words, and when to come back.
-func (s *Server) refuse(w http.ResponseWriter, err error) {
+func (s *Server) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	v := judge(err)
 	if v.unexpected {
-		s.Log.Error("registry call failed", "error", err.Error())
+		s.Log.Error("registry call failed", "path", r.URL.Path, "requestId", r.Header.Get("X-Request-Id"), "error", strings.ReplaceAll(err.Error(), "\n", ": "))
 	}
 	body := v.body
 	body.Code = v.refusal.Code

@@ -31,6 +31,8 @@ func (s *Server) register(ctx context.Context, p *passport.Principal, q *api.Reg
 	if err != nil {
 		return nil, err
 	}
+	s.say(p, "worker registered", "session", g.Session, "client", q.ClientID, "url", target.URL, "namespaces", q.Namespaces,
+		"proven", proven, "draining", q.Draining, "previous", q.PrevSessionID, "duplicates", len(g.Duplicates))
 	a := api.RegisterAnswer{SessionID: g.Session, ExpiresInMs: g.ExpiresIn.Milliseconds(), Draining: g.Draining, DrainDeadline: api.Seconds(g.DrainLeft)}
 	for _, d := range g.Duplicates {
 		a.Duplicates = append(a.Duplicates, api.Instance{NS: d.Namespace, ID: d.ID})
@@ -130,6 +132,9 @@ func (s *Server) heartbeat(ctx context.Context, p *passport.Principal, q *api.He
 	if err != nil {
 		return nil, err
 	}
+	if s.drains.turned(q.SessionID, q.Draining) {
+		s.say(p, "worker drains by itself", "session", q.SessionID)
+	}
 	if known && pushed(w) && !q.HasAcks {
 		s.callBack(w, g.Messages)
 	}
@@ -161,7 +166,13 @@ func (s *Server) release(ctx context.Context, p *passport.Principal, q *api.Rele
 
 // deregister ends a session; an unknown one has ended already.
 func (s *Server) deregister(ctx context.Context, p *passport.Principal, q *api.Deregister) (any, error) {
-	return api.Done{OK: true}, s.Directory.Deregister(ctx, p.Owner, q.SessionID)
+	w, err := s.Directory.WorkerOf(ctx, q.SessionID)
+	leaves := err == nil && w.Owner == p.Owner
+	if err = s.Directory.Deregister(ctx, p.Owner, q.SessionID); err == nil && leaves {
+		s.drains.turned(q.SessionID, false)
+		s.say(p, "worker left", "session", q.SessionID, "client", w.ClientID, "url", w.URL)
+	}
+	return api.Done{OK: true}, err
 }
 
 // tag labels a placement for operators.

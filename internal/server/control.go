@@ -21,6 +21,8 @@ type Health struct {
 	Status        Status `json:"status"`
 	UptimeSeconds int64  `json:"uptimeSeconds"`
 	Workers       int    `json:"workers"`
+	Version       string `json:"version"`
+	StoreFormat   int    `json:"storeFormat"`
 }
 
 // A refusal is the body of an error, its members in the order of all others.

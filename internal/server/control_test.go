@@ -8,7 +8,7 @@ import (
 )
 
 func TestControlPathsAreExact(t *testing.T) {
-	health := Health{Ready, 12, 3}
+	health := Health{Ready, 12, 3, "v1", 1}
 	c := &Control{
 		Health:   func() Health { return health },
 		Metrics:  http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "metrics") }),
@@ -20,7 +20,7 @@ func TestControlPathsAreExact(t *testing.T) {
 		body         string
 	}{
 		{"GET", "/healthz", 200, `{"status":"ok"}` + "\n"},
-		{"GET", "/readyz", 200, `{"status":"ready","uptimeSeconds":12,"workers":3}` + "\n"},
+		{"GET", "/readyz", 200, `{"status":"ready","uptimeSeconds":12,"workers":3,"version":"v1","storeFormat":1}` + "\n"},
 		{"GET", "/metrics", 200, "metrics"},
 		{"POST", "/healthz", 405, `{"error":"method not allowed","code":"method_not_allowed"}` + "\n"},
 		{"GET", "/healthz/", 404, `{"error":"not found","code":"not_found"}` + "\n"},

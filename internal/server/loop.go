@@ -51,7 +51,7 @@ func (s *Server) repeat(ctx context.Context, l Loop) error {
 		case err != nil:
 			s.cfg.LoopFailed(l.Name)
 			if !failing {
-				s.cfg.Log.Warn("background loop fails", "loop", l.Name, "error", strings.ReplaceAll(err.Error(), "\n", ": "))
+				s.cfg.Log.Warn("background loop fails", "loop", l.Name, "error", inLine(err))
 			}
 		case failing:
 			s.cfg.Log.Info("background loop works again", "loop", l.Name)
@@ -62,6 +62,9 @@ func (s *Server) repeat(ctx context.Context, l Loop) error {
 		}
 	}
 }
+
+// inLine is the text of an error on one line: joined errors stand on several.
+func inLine(err error) string { return strings.ReplaceAll(err.Error(), "\n", ": ") }
 
 // sleep waits for d or the end of ctx and reports whether it was d.
 func sleep(ctx context.Context, d time.Duration) bool {

@@ -54,6 +54,9 @@ type Config struct {
 
 	Notice time.Duration // from the signal until the listener closes
 	Budget time.Duration // from the signal until streams are cut
+
+	Version     string // told by Health: what runs here
+	StoreFormat int    // and which form of the store it speaks
 }
 
 // ErrSecondSignal is the answer of Run when an operator would not wait.
@@ -79,7 +82,7 @@ func (s *Server) Health() Health {
 	s.mu.Lock()
 	status := s.ready.word()
 	s.mu.Unlock()
-	return Health{status, int64(time.Since(s.started).Seconds()), s.cfg.Workers()}
+	return Health{status, int64(time.Since(s.started).Seconds()), s.cfg.Workers(), s.cfg.Version, s.cfg.StoreFormat}
 }
 
 // Lag is the worst scheduler lag since the last heartbeat line.
@@ -160,7 +163,7 @@ func (s *Server) observe(err error) {
 	case after == Ready:
 		s.cfg.Log.Info("ready", "was", string(before))
 	default:
-		s.cfg.Log.Warn("not ready", "status", string(after), "error", err.Error())
+		s.cfg.Log.Warn("not ready", "status", string(after), "error", inLine(err))
 	}
 }
 
