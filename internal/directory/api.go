@@ -38,17 +38,11 @@ type Grant struct {
 type (
 	// Reregister orders the worker to restate itself: 409 {"reregister":true}.
 	Reregister struct{ Reason string }
-	// Superseded ends the worker for good: 409 {"superseded":true}; hostname mode only.
-	Superseded struct {
-		Env   string
-		Epoch int64
-	}
 	// Gone is a session that deregistered: 409 with neither flag.
 	Gone struct{}
 )
 
 func (e Reregister) Error() string { return e.Reason }
-func (e Superseded) Error() string { return "superseded" }
 func (e Gone) Error() string       { return "session deregistered" }
 
 // A Release is one item of a release call.

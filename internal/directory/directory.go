@@ -164,7 +164,7 @@ func joined(err error) error {
 	switch {
 	case err == nil:
 		return nil
-	case errors.As(err, &refusal), errors.As(err, new(ownership.Wait)), errors.As(err, new(ownership.Conflict)):
+	case errors.As(err, &refusal), errors.As(err, new(ownership.Wait)), errors.As(err, new(ownership.Conflict)), errors.As(err, new(ownership.Superseded)):
 		return err
 	}
 	return errors.Join(pinboard.StoreUnavailable, err)

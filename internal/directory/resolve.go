@@ -30,6 +30,10 @@ func (d *Directory) Resolve(ctx context.Context, r Request) (Placement, error) {
 	}
 	q := ownership.Query{Host: host, NS: k.Namespace, ID: k.ID, Env: k.Env, Known: d.known.has(k.Namespace), MsgID: d.msgID()}
 	found, sent, err := d.lookup(ctx, b, q)
+	if found.Heirless && err != nil {
+		d.known.bind(q.Host, q.NS, found.Key.Env)
+		found, sent, err = d.lookupForHeir(ctx, b, q, r)
+	}
 	if err != nil {
 		return Placement{}, refusalOf(err)
 	}
@@ -77,7 +81,11 @@ func (d *Directory) peek(ctx context.Context, b int, host string, k ownership.Ke
 // takeover's order, a wanted restatement), so it is no error inside the rule.
 func (d *Directory) lookup(ctx context.Context, b int, q ownership.Query) (f ownership.Found, sent time.Time, err error) {
 	var refusal *pinboard.Refusal
-	err = d.o.Store.Update(ctx, b, d.want(q), func(tx *ownership.Tx) error {
+	sel := d.want(q)
+	if q.Heir != "" {
+		sel = d.want(q, q.Heir)
+	}
+	err = d.o.Store.Update(ctx, b, sel, func(tx *ownership.Tx) error {
 		f, refusal = d.rules.Lookup(tx, q)
 		sent = tx.Sent
 		return nil
@@ -91,6 +99,15 @@ func (d *Directory) lookup(ctx context.Context, b int, q ownership.Query) (f own
 	d.known.add(q.NS)
 	d.known.bind(q.Host, q.NS, f.Key.Env)
 	return f, sent, nil
+}
+
+// lookupForHeir asks again for an id that another hostname holds, with a worker
+// of this one that could have it: a takeover starts only where it can end (H3).
+func (d *Directory) lookupForHeir(ctx context.Context, b int, q ownership.Query, r Request) (f ownership.Found, sent time.Time, err error) {
+	if q.Heir, err = d.choose(ctx, b, q, r, nil, false); err != nil {
+		return f, sent, err
+	}
+	return d.lookup(ctx, b, q)
 }
 
 // want prefetches what a look-up reads.

@@ -12,16 +12,18 @@ type Query struct {
 	Env   string // expected env: the prefetched row's; a rule uses the binding's
 	Known bool   // this node has known the namespace: a wiped store is no proof
 	MsgID string // for a takeover's wind-down, fresh
+	Heir  string // session of Host's that could have the id if a takeover frees it; "" none known
 	Nonce Nonce  // of this request's own placement, if it made one (R2)
 }
 
 // A Found is a live owner, or (Vacant) an id that may be placed.
 type Found struct {
-	Key     Key
-	Row     Row
-	Session Session
-	Vacant  bool
-	Now     Micros
+	Key      Key
+	Row      Row
+	Session  Session
+	Vacant   bool
+	Heirless bool // another hostname holds it, and Query.Heir cannot have it
+	Now      Micros
 }
 
 // Lookup finds the owner of an id, or that it is free, or why neither is so.
@@ -33,6 +35,8 @@ func (p *Rules) Lookup(tx *Tx, q Query) (Found, *pinboard.Refusal) {
 	f := Found{Key: Key{Env: env, Namespace: q.NS, ID: q.ID}, Now: tx.Now}
 	vacancy := func() (Found, *pinboard.Refusal) {
 		switch {
+		case !known && p.displaced(tx, q.Host, q.NS):
+			return f, pinboard.BindingDisplaced
 		case !known && !(q.Known && p.cold(tx)):
 			return f, pinboard.UnknownNamespace
 		case q.ID == "":
@@ -100,15 +104,17 @@ func (p *Rules) serve(tx *Tx, found *Found, row *Row, s *Session, q Query) *pinb
 	case f&IsSucceeded != 0:
 		return pinboard.WorkerNotReady
 	case s.Worker.Hostname != q.Host:
-		return p.foreign(tx, found.Key, row, s, q.Host, q.MsgID)
+		return p.foreign(tx, found, row, s, q)
 	case f&IsRefusing != 0:
 		return pinboard.WorkerNotReady
 	case row.Wind != 0 && !tx.Before(row.Wind):
 		return pinboard.WindingDown
 	}
 	mine := row.Nonce != Nonce{} && row.Nonce == q.Nonce
-	if !mine && (row.Nonce != Nonce{} || row.Since != 0) {
-		row.Nonce, row.Since = Nonce{}, 0
+	if !mine && (row.Nonce != Nonce{} || row.Since != 0 && row.Wind == 0) {
+		if row.Nonce = (Nonce{}); row.Wind == 0 { // an instance that closes answers without adopting the epoch
+			row.Since = 0
+		}
 		tx.PutRow(found.Key, *row)
 	}
 	found.Row = *row

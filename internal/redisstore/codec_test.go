@@ -25,7 +25,7 @@ func anyRow(t *rapid.T) ownership.Row {
 		Until: anyMicros.Draw(t, "until"), Made: anyMicros.Draw(t, "made"),
 		Wind: anyMicros.Draw(t, "wind"), Taken: anyMicros.Draw(t, "taken"),
 		Since: pinboard.Epoch(anyMicros.Draw(t, "since")),
-		Claim: anyText.Draw(t, "claim"), Tag: anyText.Draw(t, "tag"), Others: anyText.Draw(t, "others"),
+		Claim: anyText.Draw(t, "claim"), Tag: anyText.Draw(t, "tag"), Others: anyText.Draw(t, "others"), Twin: anyText.Draw(t, "twin"),
 	}
 	if r.Kind != ownership.Held {
 		r.Session = anySession.Draw(t, "session")

@@ -170,7 +170,7 @@ func TestErrorTable(t *testing.T) {
 		want  string // status and body
 	}{
 		{directory.Reregister{Reason: "lease lapsed"}, "", `409 {"error":"lease lapsed","code":"reregister","reregister":true}`},
-		{directory.Superseded{Env: "blue", Epoch: 7}, "", `409 {"error":"superseded by a newer deployment","code":"superseded","superseded":true,"env":"blue","epoch":7}`},
+		{ownership.Superseded{Env: "blue", Epoch: 7}, "", `409 {"error":"superseded by a newer deployment","code":"superseded","superseded":true,"env":"blue","epoch":7}`},
 		{directory.Gone{}, "", `409 {"error":"session deregistered","code":"session_ended"}`},
 		{ownership.Conflict{Reason: "held"}, "", `409 {"error":"held","code":"conflict"}`},
 		{ownership.Wait{Reason: "not yet", After: 2500 * time.Millisecond}, "3", `503 {"error":"not yet","code":"not_ready","retryAfterMs":3000}`},

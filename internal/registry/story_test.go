@@ -79,15 +79,16 @@ func TestTenants(t *testing.T) {
 	w := h.process("c1")
 	w.register().is(t, 200)
 	placed := h.place("/t/a")
-	for _, token := range []string{"worker-a", "root"} {
+	for token, port := range map[string]string{"worker-a": "8", "root": "7"} {
 		h.post("/registry/heartbeat", token, fmt.Sprintf(`{"sessionId":%q,"headroom":1}`, w.session)).is(t, 403)
 		h.post("/registry/release", token, fmt.Sprintf(`[{"sessionId":%q,"namespace":"/t","id":"a","epoch":"%s"}]`, w.session, placed.Epoch)).is(t, 200, `"released":0`)
 		h.post("/registry/release", token, `{"clientId":"c1","namespace":"/t","id":"a"}`).is(t, 200, `"released":0`)
 		h.post("/registry/tag", token, fmt.Sprintf(`{"sessionId":%q,"namespace":"/t","id":"a","tag":"x"}`, w.session)).is(t, 200, `"tagged":false`)
 		h.post("/registry/deregister", token, fmt.Sprintf(`{"sessionId":%q}`, w.session)).is(t, 200)
 		w.beat("").is(t, 200)
-		// A stranger cannot take the process over by its name, nor by its secret.
-		h.post("/registry/register", token, `{"clientId":"c1","secret":"guess","namespaces":["/t"],"advertiseUrl":"http://127.0.0.1:9","headroom":1,"draining":false}`).is(t, 503, "not_ready")
+		// A stranger of the same name is another worker; it cannot take the process
+		// over by its secret.
+		h.post("/registry/register", token, `{"clientId":"c1","secret":"guess-of-`+token+`","namespaces":["/t"],"advertiseUrl":"http://127.0.0.1:`+port+`","headroom":1,"draining":true}`).is(t, 200)
 		h.post("/registry/register", token, fmt.Sprintf(`{"clientId":"c1","secret":%q,"namespaces":["/t"],"advertiseUrl":"http://127.0.0.1:9","headroom":1,"draining":false}`, w.secret)).is(t, 503, "not_ready")
 	}
 	if p := h.place("/t/a"); p.Epoch != placed.Epoch || p.Worker.Session != w.session {
@@ -282,10 +283,14 @@ func TestHostnames(t *testing.T) {
 	old.register().is(t, 400, "hostname: required")
 	old.extra = `,"hostname":"A.Example","env":"blue"`
 	old.register().is(t, 200)
+	old.beat("").is(t, 200)
 	young.extra = `,"hostname":"a.example","env":"green"`
 	young.register().is(t, 409, `"code":"conflict"`)
 	young.extra += `,"epoch":2`
 	young.register().is(t, 200)
+	old.beat("").is(t, 200)
+	young.beat("").is(t, 200)
+	old.register().is(t, 409, `"superseded":true`, `"env":"green","epoch":2`)
 	old.beat("").is(t, 409, `"superseded":true`, `"env":"green","epoch":2`)
 	h.post("/registry/binding/delete", "ops", `{"hostname":"a.example","namespace":"/t"}`).is(t, 200, `{"deleted":true}`)
 	h.post("/registry/binding/delete", "ops", `{"hostname":"a.example","namespace":"/t"}`).is(t, 200, `{"deleted":false}`)

@@ -35,7 +35,7 @@ func judge(err error) verdict {
 		field      *api.FieldError
 		invalid    directory.Invalid
 		reregister directory.Reregister
-		superseded directory.Superseded
+		superseded ownership.Superseded
 		gone       directory.Gone
 		wait       ownership.Wait
 		conflict   ownership.Conflict

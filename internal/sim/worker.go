@@ -304,7 +304,7 @@ func (p *Proc) BeatAt(n *Node) answer {
 				p.acks = append(p.acks, m.MsgID)
 			}
 		}
-	case directory.Superseded:
+	case ownership.Superseded:
 		p.super = true
 		p.w.note("%s: superseded", p.Name)
 		p.abortAll()
