@@ -79,7 +79,7 @@ type Config struct {
 type Server struct {
 	Config
 	routes map[string]route
-	larges sync.Map // owner -> chan struct{}, see large
+	larges sync.Map // share -> chan struct{}, see large
 	drains drains
 	pushes sync.WaitGroup // callbacks under way
 	closed context.Context

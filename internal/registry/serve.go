@@ -82,7 +82,7 @@ const (
 // limit, decoded once, and handed on.
 func serveJSON[Q any](s *Server, do func(context.Context, *passport.Principal, *Q) (any, error)) serveFunc {
 	return func(w http.ResponseWriter, r *http.Request, p *passport.Principal) (any, error) {
-		body, done, err := s.body(w, r, p.Owner)
+		body, done, err := s.body(w, r, p.Share)
 		defer done()
 		if err != nil {
 			return nil, err
@@ -96,13 +96,13 @@ func serveJSON[Q any](s *Server, do func(context.Context, *passport.Principal, *
 }
 
 // body reads the request's body. done gives its place to the next one.
-func (s *Server) body(w http.ResponseWriter, r *http.Request, owner string) (body []byte, done func(), err error) {
+func (s *Server) body(w http.ResponseWriter, r *http.Request, share string) (body []byte, done func(), err error) {
 	done = func() {}
 	if r.ContentLength > api.MaxBody {
 		return nil, done, pinboard.BodyTooLarge
 	}
 	if r.ContentLength < 0 || r.ContentLength > largeBody {
-		large := s.large(owner)
+		large := s.large(share)
 		select {
 		case large <- struct{}{}:
 			done = func() { <-large }
@@ -121,10 +121,10 @@ func (s *Server) body(w http.ResponseWriter, r *http.Request, owner string) (bod
 	return body, done, nil
 }
 
-// large holds one place per large body of an owner; owners are configured, so
-// they are few.
-func (s *Server) large(owner string) chan struct{} {
-	places, _ := s.larges.LoadOrStore(owner, make(chan struct{}, largeBodies))
+// large holds one place per large body of a share (passport.Principal.Share);
+// shares are configured, so they are few.
+func (s *Server) large(share string) chan struct{} {
+	places, _ := s.larges.LoadOrStore(share, make(chan struct{}, largeBodies))
 	return places.(chan struct{})
 }
 
