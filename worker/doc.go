@@ -25,7 +25,6 @@
 //     before, or of one that was given back, is refused.
 //   - An id is given back only after all requests and background work of its
 //     instance have returned and its close hooks have succeeded.
-//
 //   - The lease is looked at behind every wait, whatever was waited for and
 //     however long the process stood still: before Open, before each request
 //     is handed to the instance, before background work begins, before a call

@@ -1,7 +1,9 @@
 package worker
 
 import (
+	"cmp"
 	"errors"
+	"maps"
 	"slices"
 	"time"
 
@@ -30,6 +32,14 @@ func (h *Handler) held() map[string][]string {
 	return out
 }
 
+// instancesLocked lists the table in one order, always the same: a simulation
+// must repeat itself.
+func (h *Handler) instancesLocked() []*Instance {
+	return slices.SortedFunc(maps.Values(h.table), func(a, b *Instance) int {
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.ID, b.ID))
+	})
+}
+
 // quit closes what may have another owner. What had closed already when the
 // registration listed it is given back once more: a release that was under way
 // may have arrived before the registration, and Pinboard waits for one behind
@@ -54,6 +64,9 @@ func (h *Handler) renewed() {
 	lease, now := h.look()
 	h.timers.stop.arm(h.m, lease.stopAt().Sub(now), h.leaseEnds)
 	h.timers.lapse.arm(h.m, lease.until.Sub(now), h.leaseLapsed)
+	if l, now := h.look(); l.ending(now) {
+		h.abortLocked() // stopped since the first look: the timers come late
+	}
 	h.fences.sweep(now, lease.fenceMemory())
 }
 
@@ -93,7 +106,7 @@ func (h *Handler) stopAll() {
 }
 
 func (h *Handler) abortLocked() {
-	for _, in := range h.table {
+	for _, in := range h.instancesLocked() {
 		h.closeLocked(in)
 	}
 }
@@ -116,7 +129,7 @@ func (h *Handler) leaseLapsed() {
 	if l, now := h.look(); !l.lapsed(now) {
 		return
 	}
-	for _, in := range h.table {
+	for _, in := range h.instancesLocked() {
 		in.endHooks(errLapsed)
 	}
 }
@@ -132,7 +145,7 @@ func (h *Handler) deadlineLocked(in *Instance) time.Time {
 // drainChangedLocked gives effect to a new pair of drains.
 func (h *Handler) drainChangedLocked() {
 	h.session.cap(earliest(h.own.at, h.operator.at))
-	for _, in := range h.table {
+	for _, in := range h.instancesLocked() {
 		h.settleLocked(in)
 	}
 }

@@ -1,0 +1,91 @@
+package sim
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+)
+
+// stopped plays two workers of the Go SDK and clients that keep asking for two
+// ids, and stops the first worker for far longer than its lease at one point
+// of its code, counted from the request on.
+func stopped(at int, behind bool) (w *World, m *goSDK) {
+	w = NewWorld(Setup{Seed: 1, Still: true, Nodes: 1, Buckets: 1, Lease: 8 * time.Second, Slack: time.Second})
+	w.trace.keep = true
+	k := Today
+	k.Go, k.Build, k.Idle = true, 2*time.Second, 6*time.Second
+	w.Run(12 * time.Second)
+	p := w.Spawn("w1", "http://w1", k)
+	p.Start()
+	w.Run(2 * time.Second)
+	m = p.sdk
+	m.points = 0
+	m.freeze = sdkFreeze{at: at, d: 25 * time.Second, behind: behind}
+	client := func(id string, every time.Duration) {
+		w.Go(nil, func() {
+			for i := 0; ; i++ {
+				q := Ask{NS: "/t", ID: id, Busy: 100 * time.Millisecond}
+				if i%3 == 1 {
+					q.Stream = 2 * time.Second
+				}
+				w.Go(nil, func() { w.ask(w.nodes[0], q, time.Minute) })
+				w.Sleep(every)
+			}
+		})
+	}
+	client("a", 700*time.Millisecond)
+	w.Run(time.Second)
+	w.Spawn("w2", "http://w2", k).Start()
+	client("b", 11*time.Second) // idles in between: it closes and opens again
+	w.Run(50 * time.Second)
+	return w, m
+}
+
+// TestTheGoSDKStoppedAnywhere: wherever the process is stopped, it neither
+// begins anything behind its lease nor is one of two owners, and goes on as a
+// worker afterwards.
+func TestTheGoSDKStoppedAnywhere(t *testing.T) {
+	t.Parallel()
+	w, m := stopped(0, false)
+	points := m.points
+	w.Close()
+	if points < 500 {
+		t.Fatalf("only %d points in half a minute", points)
+	}
+	for at := 1; at <= min(points, 700); at++ {
+		w, m := stopped(at, false)
+		if len(w.check.violations) > 0 || m.late > 0 {
+			t.Errorf("stopped at point %d: %v", at, w.check.violations)
+			t.Log(strings.Join(w.trace.lines, "\n"))
+		}
+		if len(w.trace.lines) == 0 || !strings.Contains(strings.Join(w.trace.lines, "\n"), "goes on") {
+			t.Errorf("point %d was not reached", at)
+		}
+		w.Close()
+		if t.Failed() {
+			return
+		}
+	}
+}
+
+// TestWhatTheGoSDKCannotSee: a stop behind the very last look at the clock,
+// before the first instruction, is the only one that lets something begin
+// late (package worker says so). Any other stop behind a look is seen by a
+// later one.
+func TestWhatTheGoSDKCannotSee(t *testing.T) {
+	t.Parallel()
+	late := 0
+	for at := 1; at <= 700; at++ {
+		w, m := stopped(at, true)
+		if len(w.check.violations) > 0 {
+			t.Fatalf("stopped at point %d: %v\n%s", at, w.check.violations, strings.Join(w.trace.lines, "\n"))
+		}
+		late += m.late
+		w.Close()
+	}
+	if late == 0 {
+		t.Error("no stop lies in the gap: what the package says of it is not what it does")
+	}
+	t.Log(fmt.Sprint(late, " of 700 stops lie in the gap"))
+}
