@@ -67,6 +67,11 @@ func (m *sleeper) Now() time.Time {
 	return time.Now().Add(m.slept)
 }
 
+func (m *sleeper) After(d time.Duration, f func()) (stop func()) {
+	m.pass("timer")
+	return m.Real.After(d, f)
+}
+
 func (m *sleeper) Go(f func()) { m.Real.Go(func() { m.pass("go"); f() }) }
 
 func (m *sleeper) Wait(d time.Duration, on ...<-chan struct{}) int {
@@ -251,6 +256,22 @@ func TestWorkDoesNotBeginLate(t *testing.T) {
 			t.Errorf("work ran %d times, the context of its instance: %v", ran, in.ctx.Err())
 		}
 	})
+}
+
+// The timers of the lease are set by a process that stood still since it looked
+// at the clock: what they were to do is done at once.
+func TestTimersSetLate(t *testing.T) {
+	for slept, ends := range map[time.Duration]bool{12 * time.Second: false, 13 * time.Second: true} {
+		asleep(t, saying(newDiary(), nil), func(t *testing.T, m *sleeper, h *Handler, ask func(string) *httptest.ResponseRecorder) {
+			ask("a")
+			in := h.table[key{"/t", "a"}]
+			m.arm("timer 1", slept)
+			h.renewed()
+			if over := in.Context().Err() != nil; over != ends {
+				t.Errorf("stood still for %v while the timers were set: closing is %v", slept, over)
+			}
+		})
+	}
 }
 
 // An instance makes no call any more when its lease is about to end.

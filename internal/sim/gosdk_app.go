@@ -35,6 +35,7 @@ func (m *goSDK) open(in *worker.Instance) (http.Handler, error) {
 	m.w.check.starts(x)
 	m.w.note("%s: starts %s @%s", p.Name, in.ID, m.w.check.name(x.key, x.epoch))
 	in.OnClose(a.close)
+	in.Go(a.work)
 	m.Wait(p.Build)
 	m.w.check.acquire(x)
 	return a, nil
@@ -71,6 +72,12 @@ func (a *sdkApp) close(context.Context) error {
 		return errFenced
 	}
 	return nil
+}
+
+// work is what an instance does besides requests, for a moment.
+func (a *sdkApp) work(ctx context.Context) {
+	a.m.begins("work of " + a.in.ID)
+	a.m.Wait(300*time.Millisecond, ctx.Done())
 }
 
 type hitKey struct{}

@@ -1,11 +1,14 @@
 package sim
 
 import (
-	"fmt"
 	"strings"
 	"testing"
 	"time"
 )
+
+// points are those that are tried, of either kind: from the first request over
+// openings, beats, streams and an idle close to the release of its id.
+const points = 300
 
 // stopped plays two workers of the Go SDK and clients that keep asking for two
 // ids, and stops the first worker for far longer than its lease at one point
@@ -14,7 +17,7 @@ func stopped(at int, behind bool) (w *World, m *goSDK) {
 	w = NewWorld(Setup{Seed: 1, Still: true, Nodes: 1, Buckets: 1, Lease: 8 * time.Second, Slack: time.Second})
 	w.trace.keep = true
 	k := Today
-	k.Go, k.Build, k.Idle = true, 2*time.Second, 6*time.Second
+	k.Go, k.Build, k.Idle = true, time.Second, 2*time.Second
 	w.Run(12 * time.Second)
 	p := w.Spawn("w1", "http://w1", k)
 	p.Start()
@@ -34,11 +37,11 @@ func stopped(at int, behind bool) (w *World, m *goSDK) {
 			}
 		})
 	}
-	client("a", 700*time.Millisecond)
+	client("a", 1700*time.Millisecond)
 	w.Run(time.Second)
 	w.Spawn("w2", "http://w2", k).Start()
-	client("b", 11*time.Second) // idles in between: it closes and opens again
-	w.Run(50 * time.Second)
+	client("b", 5*time.Second) // idles in between: it closes and opens again
+	w.Run(44 * time.Second)
 	return w, m
 }
 
@@ -47,13 +50,7 @@ func stopped(at int, behind bool) (w *World, m *goSDK) {
 // worker afterwards.
 func TestTheGoSDKStoppedAnywhere(t *testing.T) {
 	t.Parallel()
-	w, m := stopped(0, false)
-	points := m.points
-	w.Close()
-	if points < 500 {
-		t.Fatalf("only %d points in half a minute", points)
-	}
-	for at := 1; at <= min(points, 700); at++ {
+	for at := 1; at <= points; at++ {
 		w, m := stopped(at, false)
 		if len(w.check.violations) > 0 || m.late > 0 {
 			t.Errorf("stopped at point %d: %v", at, w.check.violations)
@@ -76,7 +73,7 @@ func TestTheGoSDKStoppedAnywhere(t *testing.T) {
 func TestWhatTheGoSDKCannotSee(t *testing.T) {
 	t.Parallel()
 	late := 0
-	for at := 1; at <= 700; at++ {
+	for at := 1; at <= points; at++ {
 		w, m := stopped(at, true)
 		if len(w.check.violations) > 0 {
 			t.Fatalf("stopped at point %d: %v\n%s", at, w.check.violations, strings.Join(w.trace.lines, "\n"))
@@ -87,5 +84,31 @@ func TestWhatTheGoSDKCannotSee(t *testing.T) {
 	if late == 0 {
 		t.Error("no stop lies in the gap: what the package says of it is not what it does")
 	}
-	t.Log(fmt.Sprint(late, " of 700 stops lie in the gap"))
+	t.Logf("%d of %d stops lie in the gap", late, points)
+}
+
+// TestTheCheckerSeesTheSDK: silence about the SDK's lease means something.
+func TestTheCheckerSeesTheSDK(t *testing.T) {
+	for say, do := range map[string]func(w *World, p *Proc){
+		"begins":              func(w *World, p *Proc) { w.net.Cut("w1", "n1", 1, false); w.Run(10 * time.Second) },
+		"believes in a lease": func(w *World, p *Proc) { p.granted -= time.Second },
+	} {
+		w := NewWorld(Setup{Seed: 1, Still: true, Nodes: 1, Buckets: 1, Lease: 8 * time.Second})
+		k := Today
+		k.Go = true
+		p := w.Spawn("w1", "http://w1", k)
+		p.Start()
+		w.Run(time.Second)
+		p.sdk.begins("nothing yet")
+		if len(w.check.violations) > 0 {
+			t.Error(w.check.violations)
+		}
+		do(w, p)
+		w.Go(&p.Host, func() { p.sdk.begins("something") })
+		w.Run(time.Second)
+		if got := strings.Join(w.check.violations, "; "); !strings.Contains(got, say) {
+			t.Errorf("the checker says %q, not %q", got, say)
+		}
+		w.Close()
+	}
 }
