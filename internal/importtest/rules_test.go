@@ -18,7 +18,7 @@ var rules = map[string]rule{
 	"internal/ownership": {[]string{"."}, "the rules know the vocabulary alone: no store, no node, no wire"},
 	"internal/guard":     {[]string{"internal/ownership"}, "a node's doubt about clocks and histories; every time is handed in"},
 	"internal/directory": {[]string{".", "internal/ownership", "internal/pick"}, "a node's shell around the rules; knows neither stores nor the wire"},
-	"client":             {[]string{".", "api"}, "public: must not drag the server in"},
+	"client":             {[]string{".", "api", "internal/seam"}, "public: must not drag the server in"},
 
 	"internal/ownership/storetest": {[]string{".", "internal/ownership", "internal/directory"}, "the suite that every store runs"},
 	"internal/memstore":            {[]string{".", "internal/ownership"}, "an adapter of the store port"},
@@ -31,7 +31,7 @@ var rules = map[string]rule{
 	"internal/rawsock": {nil, "system calls, of nobody in particular"},
 	"internal/proxy": {[]string{".", "internal/h1", "internal/ownership", "internal/directory", "internal/attest", "internal/rawsock"},
 		"the data plane declares its own resolver and holds no store"},
-	"worker": {[]string{".", "api", "client", "internal/attest"}, "public SDK: never the directory"},
+	"worker": {[]string{".", "api", "client", "internal/attest", "internal/seam"}, "public SDK: never the directory"},
 
 	"internal/metrics": {[]string{"."}, "observers are plain functions; only codes come from the vocabulary"},
 	"internal/server":  {nil, "runs whatever it is given: front, boot, loops"},
@@ -39,10 +39,12 @@ var rules = map[string]rule{
 		"internal/passport", "internal/outbound", "internal/registry", "internal/attest", "internal/proxy",
 		"internal/metrics", "internal/server"}, "wiring"},
 
-	"internal/sim":        {[]string{".", "internal/ownership", "internal/guard", "internal/directory", "internal/memstore", "internal/pick"}, "the rules under one fake clock"},
+	"internal/sim": {[]string{".", "api", "worker", "internal/ownership", "internal/guard", "internal/directory", "internal/memstore", "internal/pick",
+		"internal/registry", "internal/outbound", "internal/passport", "internal/attest", "internal/seam"}, "the rules and the SDK under one fake clock"},
 	"internal/sim/mutate": {nil, "breaks rules on purpose and runs the tests that must notice"},
 	"internal/importtest": {nil, "reads source files"},
 	"internal/rawtest":    {nil, "a second opinion on the wire shares no line with what it judges"},
+	"internal/seam":       {nil, "the clock and waits of the SDK, no matter what for"},
 	"internal/freeze":     {nil, "stops processes, for sure"},
 	"internal/redistest":  {[]string{"internal/freeze"}, "starts servers"},
 	"internal/faults":     {[]string{"api", "worker"}, "real processes under faults; workers of the public SDK"},

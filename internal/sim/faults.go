@@ -113,6 +113,9 @@ func (w *World) fault(f Fault) (undo func()) {
 		w.net.again += f.P
 		return func() { w.net.again -= f.P }
 	case "freeze worker":
+		if p.sdk != nil {
+			return p.sdk.stopSoon(f.A%32, f.For)
+		}
 		p.Freeze()
 		return p.Thaw
 	case "freeze node":

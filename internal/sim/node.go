@@ -236,7 +236,7 @@ func (n *Node) forward(to *Proc, p *directory.Placement, q Ask) (text string, ev
 	if to == nil {
 		return "", int(directory.Unreachable)
 	}
-	h := hit{key: p.Key, epoch: p.Epoch, aud: p.Worker.Session, busy: q.Busy, stream: q.Stream, deny: q.Deny, stray: q.Stray}
+	h := hit{key: p.Key, epoch: p.Epoch, aud: p.Worker.Session, secret: p.Worker.Secret, busy: q.Busy, stream: q.Stream, deny: q.Deny, stray: q.Stray}
 	if q.Stream > 0 {
 		h.flow = &flow{n: n, p: to, open: true, watch: directory.Watch{Key: p.Key, Process: p.Worker.Process, Deadline: p.Deadline}}
 	}

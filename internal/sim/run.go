@@ -93,6 +93,7 @@ func (w *World) populate() {
 		if r.IntN(4) == 0 { // 0.14
 			k.Acks = false
 		}
+		k.Go = w.chance("go workers", 0.3)
 		if w.Hostnames {
 			k.Hostname, k.Env = w.hosts()[i%2], "blue"
 			k.Takeover = []string{"wind_down", "deny"}[min(1, r.IntN(5)/4)]

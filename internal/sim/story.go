@@ -157,6 +157,7 @@ func (s *Story) worker(a words) {
 	k.Build, k.Close, k.Idle = a.span("build", k.Build), a.span("close", k.Close), a.span("idle", time.Hour)
 	k.Hostname, k.Env, k.Takeover, k.BindEpoch = a.text("host", ""), a.text("env", ""), a.text("takeover", ""), int64(a.num("epoch", 0))
 	k.Namespaces = strings.Split(a.text("ns", "/t"), ",")
+	k.Go = a.has("go")
 	k.KeepRows, k.Lags = a.has("keeps-rows"), a.has("lags")
 	k.Drain = a.span("drain", k.Drain)
 	switch a.text("client", "0.16") {

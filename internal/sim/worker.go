@@ -27,6 +27,7 @@ type Kind struct {
 	KeepRows   bool          // ... and keeps its placement
 	Lags       bool          // looks at the audience up to a second before the rest (thread pool)
 	Drain      time.Duration // own deadline on SIGTERM
+	Go         bool          // the real Go SDK, not the model of the Python client
 }
 
 // Today is the current client.
@@ -72,6 +73,9 @@ type Proc struct {
 	flushing  bool
 	nudge     func()
 	hops      int // nodes taken in turn
+
+	sdk     *goSDK        // the Go SDK, if it runs here
+	granted time.Duration // the latest end of a lease that it was told of
 }
 
 // An Instance is the live object of an id in a process.
@@ -109,6 +113,10 @@ func (w *World) Spawn(name, url string, k Kind) *Proc {
 
 // Start begins the client's loop.
 func (p *Proc) Start() {
+	if p.Go {
+		p.startGo()
+		return
+	}
 	p.w.Go(&p.Host, p.loop)
 	p.w.Go(&p.Host, p.sweep)
 }

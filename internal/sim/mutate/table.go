@@ -140,4 +140,7 @@ var faults = []fault{
 	one("H3", "a takeover does not wind the owner down", scope, "		p.wind(tx, k, row, s, due, q.MsgID)\n", "		tx.PutRow(k, *row)\n"),
 	one("H4", "a binding cannot be deleted", scope, "	tx.PutBinding(k, &Binding{Wait: tx.Now + tx.Meta.Longest})\n", ""),
 	one("H4", "what is bound after a deletion does not wait", scope, "	tx.PutBinding(k, &Binding{Wait: tx.Now + tx.Meta.Longest})\n", "	tx.PutBinding(k, nil)\n"),
+
+	one("SDK", "the lease is not looked at again behind Open", "worker/instance.go", "	switch l, now := in.h.look(); {\n	case l.expired(now):\n		return &leaseExpired\n	case l.ending(now):\n		return &closing\n	}\n", ""),
+	one("SDK", "the lease counts from the answer", "worker/session.go", "s.lease.renewed(sent, grant.ExpiresIn)", "s.lease.renewed(s.m.Now(), grant.ExpiresIn)"),
 }
