@@ -11,7 +11,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"time"
 
 	"pinboard/api"
 )
@@ -95,14 +94,4 @@ func explain(err error) string {
 		return reasonTimeout
 	}
 	return reasonNoAnswer
-}
-
-// sleep waits, or ends early with the context.
-func sleep(ctx context.Context, d time.Duration) {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-	case <-ctx.Done():
-	}
 }

@@ -18,6 +18,7 @@ import (
 	"go.uber.org/goleak"
 
 	"pinboard/api"
+	"pinboard/internal/wait"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -173,7 +174,7 @@ func TestProbeTakesTwoSecondsAtMost(t *testing.T) {
 				return
 			}
 			w.(http.Flusher).Flush()
-			sleep(r.Context(), 50*time.Millisecond)
+			wait.For(r.Context(), 50*time.Millisecond)
 		}
 	})
 	began := time.Now()

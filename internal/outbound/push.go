@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"pinboard/api"
+	"pinboard/internal/wait"
 )
 
 // A callback is tried a few times within the operator's own call.
@@ -40,10 +41,7 @@ type PushResult struct {
 func (c *Client) Push(ctx context.Context, p Push) (result PushResult) {
 	began := time.Now()
 	for i := range pushTries {
-		if i > 0 {
-			sleep(ctx, time.Duration(i)*pushPause)
-		}
-		if ctx.Err() != nil {
+		if i > 0 && !wait.For(ctx, time.Duration(i)*pushPause) || ctx.Err() != nil {
 			return result
 		}
 		result.Attempts++
