@@ -239,6 +239,11 @@ func TestOldDialectsGetTheirPathAndSecret(t *testing.T) {
 }
 
 func TestInstanceCalls(t *testing.T) {
+	// A published test of the client compares these bodies whole.
+	exactly := map[string]string{
+		"invalid_session_secret": `{"error":"invalid session secret"}`,
+		"caller_mismatch":        `{"error":"caller placement mismatch"}`,
+	}
 	const from, session, secret = "Pinboard-From: /t/me\r\n", "Pinboard-Session: s-me\r\n", "Pinboard-Session-Secret: hush\r\n"
 	for _, test := range []struct{ name, fields, code, attestation string }{
 		{"proven", from + session + secret, "", "/t/me.1"},
@@ -275,6 +280,9 @@ func TestInstanceCalls(t *testing.T) {
 			got := w.ask("GET /t/a HTTP/1.1\r\nHost: h\r\n" + test.fields + "\r\n")
 			if got.line("Pinboard-Error") != test.code {
 				t.Fatalf("client got %q", got.head)
+			}
+			if want := exactly[test.code]; want != "" && got.body != want {
+				t.Errorf("body %q, want %q", got.body, want)
 			}
 			if test.code != "" {
 				if len(s.deliveries())+len(w.dir.resolved()) > 0 {
