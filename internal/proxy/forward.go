@@ -20,6 +20,7 @@ type delivery struct {
 	request  directory.Request
 	caller   string // "/ns/id" of a proven calling instance, or ""
 	depth    int    // of its chain of calls
+	foreign  bool   // the request bears an attestation of another fleet
 	size     int    // of head and body, about
 	body     []byte // what of it goes with the head
 	whole    bool   // nothing of the body follows later

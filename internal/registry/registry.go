@@ -43,7 +43,7 @@ type Directory interface {
 
 // Workers reaches workers; outbound.Client does.
 type Workers interface {
-	Prove(ctx context.Context, p outbound.Probe) (outbound.Outcome, string)
+	Prove(ctx context.Context, p outbound.Probe) outbound.Proof
 	Stats(ctx context.Context, targets []outbound.StatsTarget) []outbound.Stats
 	Push(ctx context.Context, p outbound.Push) outbound.PushResult
 }
