@@ -62,7 +62,7 @@ func (c *Client) Prove(ctx context.Context, p Probe) Proof {
 	if err != nil {
 		return Proof{Unproved, false, reasonNoAnswer}
 	}
-	status, body, reason := c.do(r, p.Secret, probeBody)
+	status, body, reason := c.do(r, p.Secret, probeBody, nil)
 	switch {
 	case reason == reasonTooLarge:
 		return Proof{Refuted, true, reason}

@@ -11,6 +11,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"sync/atomic"
 
 	"pinboard/api"
 )
@@ -61,9 +62,9 @@ const (
 )
 
 // do sends one request with the worker's secret in both headers (old clients
-// know the second name only) and reads at most limit bytes. A reason means there is no
-// complete answer.
-func (c *Client) do(r *http.Request, secret string, limit int64) (status int, body []byte, reason string) {
+// know the second name only) and reads at most limit bytes, which it takes off
+// left if that is there. A reason means there is no complete answer; then nothing was taken.
+func (c *Client) do(r *http.Request, secret string, limit int64, left *atomic.Int64) (status int, body []byte, reason string) {
 	r.Header.Set(api.HeaderSecret, secret)
 	r.Header.Set(api.HeaderLegacySecret, secret)
 	r.Header.Set("User-Agent", "Pinboard")
@@ -72,14 +73,43 @@ func (c *Client) do(r *http.Request, secret string, limit int64) (status int, bo
 		return 0, nil, explain(err)
 	}
 	defer resp.Body.Close()
-	body, err = io.ReadAll(io.LimitReader(resp.Body, limit+1))
+	m := &meter{r: io.LimitReader(resp.Body, limit+1), left: left}
+	body, err = io.ReadAll(m)
 	switch {
+	case err == errSpent, err == nil && int64(len(body)) > limit:
+		reason = reasonTooLarge
 	case err != nil:
-		return 0, nil, explain(err)
-	case int64(len(body)) > limit:
-		return 0, nil, reasonTooLarge
+		reason = explain(err)
+	default:
+		return resp.StatusCode, body, ""
 	}
-	return resp.StatusCode, body, ""
+	m.giveBack()
+	return 0, nil, reason
+}
+
+// A meter takes what is read off a number of bytes that several readers share.
+type meter struct {
+	r    io.Reader
+	left *atomic.Int64 // nil: nobody counts
+	n    int64
+}
+
+var errSpent = errors.New("no bytes left")
+
+// Read implements io.Reader.
+func (m *meter) Read(p []byte) (int, error) {
+	n, err := m.r.Read(p)
+	m.n += int64(n)
+	if m.left != nil && m.left.Add(-int64(n)) < 0 {
+		err = errSpent
+	}
+	return n, err
+}
+
+func (m *meter) giveBack() {
+	if m.left != nil {
+		m.left.Add(m.n)
+	}
 }
 
 func explain(err error) string {

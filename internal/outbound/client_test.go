@@ -251,6 +251,34 @@ func TestStats(t *testing.T) {
 	}
 }
 
+// The answers of one fan-out hold StatsBytes together; what came to nothing does
+// not count.
+func TestStatsShareTheirBytes(t *testing.T) {
+	big := serve(t, text(200, `{"a":"`+strings.Repeat("<", 3<<20)+`"}`))
+	var targets []StatsTarget
+	for range 4 {
+		targets = append(targets, StatsTarget{serve(t, text(200, `{"a":"`+strings.Repeat("x", statsBody)+`"}`)), "k"}, StatsTarget{serve(t, text(500, strings.Repeat("x", statsBody-1))), "k"})
+	}
+	for range 40 {
+		targets = append(targets, StatsTarget{big, "k"})
+	}
+	held, ok := 0, 0
+	for i, got := range New(Config{}).Stats(t.Context(), targets) {
+		held += len(got.Stats)
+		switch {
+		case i < 8 && got.Status == "ok":
+			t.Errorf("%d: %.60v", i, got)
+		case got.Status == "ok":
+			ok++
+		case i >= 8 && got.Reason != reasonTooLarge:
+			t.Errorf("%d: %.60v", i, got)
+		}
+	}
+	if held > StatsBytes || ok != StatsBytes/(3<<20+8) {
+		t.Errorf("%d answers hold %d bytes", ok, held)
+	}
+}
+
 func TestPush(t *testing.T) {
 	d := 10 * time.Second
 	var bodies []map[string]any

@@ -77,7 +77,7 @@ func (c *Client) push(ctx context.Context, p Push, elapsed time.Duration) (reaso
 		return reasonNoAnswer, false
 	}
 	r.Header.Set("Content-Type", "application/json")
-	status, _, reason := c.do(r, p.Secret, pushBody)
+	status, _, reason := c.do(r, p.Secret, pushBody, nil)
 	switch {
 	case reason != "":
 		return reason, reason != reasonForbidden

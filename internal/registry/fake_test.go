@@ -1,6 +1,7 @@
 package registry
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -45,6 +46,8 @@ type fake struct {
 	pushes []outbound.Push
 	pushed outbound.PushResult
 	asked  []outbound.StatsTarget
+
+	statsText string // of every worker; nothing but draining if empty
 }
 
 func (f *fake) note(format string, args ...any) {
@@ -164,7 +167,7 @@ func (f *fake) Stats(_ context.Context, targets []outbound.StatsTarget) []outbou
 	f.asked = targets
 	out := make([]outbound.Stats, len(targets))
 	for i := range out {
-		out[i] = outbound.Stats{Status: "ok", Stats: json.RawMessage(`{"draining":false}`)}
+		out[i] = outbound.Stats{Status: "ok", Stats: json.RawMessage(cmp.Or(f.statsText, `{"draining":false}`))}
 	}
 	return out
 }

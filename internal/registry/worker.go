@@ -100,7 +100,9 @@ func (s *Server) prove(ctx context.Context, probe outbound.Probe, of string) out
 	proof := s.Workers.Prove(ctx, probe)
 	s.Proved(proof.Outcome)
 	if proof.Outcome != outbound.Proved {
-		s.Log.Warn("advertise URL not proved", "of", of, "reason", proof.Detail)
+		if left, more := s.unproved.take(); more {
+			s.Log.Warn("advertise URL not proved", "of", of, "reason", proof.Detail, "leftOut", left)
+		}
 	}
 	return proof
 }
