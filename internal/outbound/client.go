@@ -27,7 +27,8 @@ type Config struct {
 // between calls: each call opens its own connection, since a kept one may end
 // in a process that the URL no longer leads to.
 type Client struct {
-	http *http.Client
+	http       *http.Client
+	statsBytes int64 // StatsBytes, but for tests
 }
 
 // New returns a Client.
@@ -35,7 +36,7 @@ func New(c Config) *Client {
 	if c.Dial == nil {
 		c.Dial = (&net.Dialer{Timeout: probeTime, ControlContext: c.Policy.Control}).DialContext
 	}
-	return &Client{http: &http.Client{
+	return &Client{statsBytes: StatsBytes, http: &http.Client{
 		Transport: &http.Transport{
 			DialContext:            c.Dial,
 			TLSClientConfig:        c.TLS,

@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -251,30 +252,32 @@ func TestStats(t *testing.T) {
 	}
 }
 
-// The answers of one fan-out hold StatsBytes together; what came to nothing does
-// not count.
+// The answers of one fan-out share their bytes; what came to nothing takes none.
 func TestStatsShareTheirBytes(t *testing.T) {
-	big := serve(t, text(200, `{"a":"`+strings.Repeat("<", 3<<20)+`"}`))
-	var targets []StatsTarget
-	for range 4 {
-		targets = append(targets, StatsTarget{serve(t, text(200, `{"a":"`+strings.Repeat("x", statsBody)+`"}`)), "k"}, StatsTarget{serve(t, text(500, strings.Repeat("x", statsBody-1))), "k"})
+	const big, each = 10 << 10, 3 << 10
+	c := New(Config{})
+	c.statsBytes = big
+	left := new(atomic.Int64)
+	left.Store(big)
+	for _, w := range []http.HandlerFunc{
+		text(200, `{"a":"`+strings.Repeat("x", 2*big)+`"}`), text(500, strings.Repeat("x", big-1)), text(404, strings.Repeat("x", big-1)), text(200, strings.Repeat("x", big-1)),
+	} {
+		if got := c.stats(t.Context(), StatsTarget{serve(t, w), "k"}, left); got.Status == "ok" || left.Load() != big {
+			t.Errorf("%+v, %d bytes left", got, left.Load())
+		}
 	}
-	for range 40 {
-		targets = append(targets, StatsTarget{big, "k"})
-	}
+	good := StatsTarget{serve(t, text(200, `{"a":"`+strings.Repeat("<", each-8)+`"}`)), "k"}
 	held, ok := 0, 0
-	for i, got := range New(Config{}).Stats(t.Context(), targets) {
+	for i, got := range c.Stats(t.Context(), slices.Repeat([]StatsTarget{good}, 40)) {
 		held += len(got.Stats)
 		switch {
-		case i < 8 && got.Status == "ok":
-			t.Errorf("%d: %.60v", i, got)
 		case got.Status == "ok":
 			ok++
-		case i >= 8 && got.Reason != reasonTooLarge:
+		case got.Reason != reasonTooLarge:
 			t.Errorf("%d: %.60v", i, got)
 		}
 	}
-	if held > StatsBytes || ok != StatsBytes/(3<<20+8) {
+	if ok != big/each || held != ok*each {
 		t.Errorf("%d answers hold %d bytes", ok, held)
 	}
 }

@@ -44,7 +44,7 @@ func (c *Client) Stats(ctx context.Context, targets []StatsTarget) []Stats {
 	out := make([]Stats, len(targets))
 	var next atomic.Int64
 	left := new(atomic.Int64)
-	left.Store(StatsBytes)
+	left.Store(c.statsBytes)
 	var wg sync.WaitGroup
 	for range min(statsAtOnce, len(targets)) {
 		wg.Go(func() {

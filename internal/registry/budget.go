@@ -32,7 +32,7 @@ const (
 // must not wait behind a restatement, nor either behind a list, so there are
 // parts. An owner has a share of each, so that a token holds up only itself.
 // In memory a call takes a few times its bytes
-// (TestGiantBodiesStayWithinTheBudget).
+// (TestGiantBodiesAllocateWithinTheBudget).
 var budgets = [...]struct{ all, owner int64 }{
 	smallBodies: {32 << 20, 2 << 20},
 	largeBodies: {64 << 20, api.MaxBody},
