@@ -17,6 +17,9 @@ import (
 // workers lists sessions, ended ones included until they are forgotten.
 func (s *Server) workers(ctx context.Context, at page) (any, error) {
 	list, cursor, err := s.Directory.Workers(ctx, at.after, at.limit)
+	if kept := fit(list); len(kept) < len(list) {
+		list, cursor = kept, kept[len(kept)-1].SessionID
+	}
 	return struct {
 		Workers []directory.WorkerInfo `json:"workers"`
 		Next    *string                `json:"next"`
@@ -41,6 +44,9 @@ func (s *Server) node() any {
 // overview is the fleet at a glance, with this node's own counts.
 func (s *Server) overview(ctx context.Context, at page) (any, error) {
 	o, err := s.Directory.Overview(ctx, at.after, at.limit)
+	if kept := fit(o.Workers); len(kept) < len(o.Workers) {
+		o.Workers, o.Next = kept, &kept[len(kept)-1].SessionID
+	}
 	o.Workers, o.Placed = filled(o.Workers), filled(o.Placed)
 	return struct {
 		directory.Overview
