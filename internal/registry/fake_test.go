@@ -122,6 +122,8 @@ func (f *fake) Eject(_ context.Context, s directory.Selector) (int, error) {
 	return f.count(), f.err
 }
 
+func (f *fake) Bound(context.Context, string, string) (string, error) { return "", f.err }
+
 func (f *fake) DeleteBinding(_ context.Context, hostname, ns string) (bool, error) {
 	f.note("DeleteBinding %s %s", hostname, ns)
 	return !f.no, f.err

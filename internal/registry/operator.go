@@ -127,7 +127,7 @@ func (s *Server) stats(ctx context.Context, at page) (any, error) {
 // windDown orders one id to end. queued is false when it is not placed: there
 // is nobody to tell.
 func (s *Server) windDown(ctx context.Context, p *passport.Principal, q *api.WindDown) (any, error) {
-	if err := mayOrder(p, q.Hostname, q.Namespace); err != nil {
+	if err := s.mayOrder(ctx, p, q.Hostname, q.Namespace); err != nil {
 		return nil, err
 	}
 	switch {
@@ -157,22 +157,9 @@ func ordered(hostname string) string {
 	return name
 }
 
-// mayOrder holds an order against the namespaces and hostnames of the token.
-func mayOrder(p *passport.Principal, hostname string, namespaces ...string) error {
-	for _, ns := range namespaces {
-		if !p.Namespace(ns) {
-			return denied("token may not use the namespace " + ns)
-		}
-	}
-	if hostname != "" && hostname != ownership.World && !p.Hostname(hostname) {
-		return denied("token may not use this hostname")
-	}
-	return nil
-}
-
 // deleteBinding frees a hostname that a mistaken epoch holds (H4).
 func (s *Server) deleteBinding(ctx context.Context, p *passport.Principal, q *api.Binding) (any, error) {
-	if err := mayOrder(p, q.Hostname, q.Namespace); err != nil {
+	if err := s.mayOrder(ctx, p, q.Hostname, q.Namespace); err != nil {
 		return nil, err
 	}
 	ok, err := s.Directory.DeleteBinding(ctx, ordered(q.Hostname), q.Namespace)

@@ -33,6 +33,7 @@ type Directory interface {
 	Drain(ctx context.Context, sel directory.Selector, deadline *time.Duration) (int, error)
 	Undrain(ctx context.Context, sel directory.Selector) (int, error)
 	Eject(ctx context.Context, sel directory.Selector) (int, error)
+	Bound(ctx context.Context, hostname, namespace string) (env string, err error)
 	DeleteBinding(ctx context.Context, hostname, namespace string) (bool, error)
 
 	Workers(ctx context.Context, after string, limit int) ([]directory.WorkerInfo, string, error)

@@ -21,6 +21,9 @@ func (s *Server) register(ctx context.Context, p *passport.Principal, q *api.Reg
 	if err != nil {
 		return nil, err
 	}
+	if err := s.joins(ctx, p, q); err != nil {
+		return nil, err
+	}
 	proven, err := s.proveNew(ctx, target, q)
 	if err != nil {
 		return nil, err
