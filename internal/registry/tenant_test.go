@@ -81,3 +81,15 @@ func (h *house) sessionOf(client string) string {
 	h.t.Fatalf("no session of %s", client)
 	return ""
 }
+
+// At one address an unproven worker of another token replaces nobody, and a
+// client id of another token blocks nobody.
+func TestAnUnprovenStrangerReplacesNobody(t *testing.T) {
+	h := open(t, nil)
+	body := `{"clientId":%q,"secret":%q,"namespaces":["/t"],"advertiseUrl":"http://127.0.0.1:%d","headroom":1,"draining":false}`
+	h.post("/registry/register", "worker-b", fmt.Sprintf(body, "c1", "one", 9)).is(t, 200)
+	mine := h.sessionOf("c1")
+	h.post("/registry/register", "worker-a", fmt.Sprintf(body, "c2", "two", 9)).is(t, 503, "advertise URL is in use by a worker of another token")
+	h.post("/registry/register", "worker-a", fmt.Sprintf(body, "c1", "three", 8)).is(t, 200)
+	h.post("/registry/heartbeat", "worker-b", fmt.Sprintf(`{"sessionId":%q,"headroom":1}`, mine)).is(t, 200)
+}
