@@ -36,16 +36,7 @@ type Directory interface {
 	Recheck(ctx context.Context, w []*directory.Watch) error
 	// Caller proves an instance call: the session that owns the calling
 	// instance, or InvalidSessionSecret, CallerMismatch, StoreUnavailable.
-	Caller(ctx context.Context, c CallerClaim) (session string, err error)
-}
-
-// A CallerClaim is what an instance call says about its caller
-// (docs/protocol.md, "What Pinboard says to workers"); nothing in it is proven.
-type CallerClaim struct {
-	From    pinboard.Address // the calling instance; Rest is empty
-	Session string
-	Secret  string
-	Host    string // canonical authority of the request, hostname mode only
+	Caller(ctx context.Context, c directory.CallerClaim) (session string, err error)
 }
 
 // Config is everything a Proxy is told. Directory, Control and Mint must be

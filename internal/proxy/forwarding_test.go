@@ -228,7 +228,7 @@ func TestOldDialectsGetTheirPathAndSecret(t *testing.T) {
 	k := *s.Worker
 	k.URL, k.PathInURL, k.SendSecret = s.URL+"/base/t", true, true
 	w.dir.place(&k)
-	w.dir.caller = func(proxy.CallerClaim) (string, error) { return "caller", nil }
+	w.dir.caller = func(directory.CallerClaim) (string, error) { return "caller", nil }
 	w.ask("GET /t/a/x?q HTTP/1.1\r\nHost: h\r\nPinboard-From: /t/me\r\nPinboard-Session: s\r\nPinboard-Session-Secret: c\r\n\r\n")
 	got := s.deliveries()[0]
 	if !strings.HasPrefix(got.head, "GET /base/t/a/x?q HTTP/1.1\r\n") || got.line("X-Pinned-Proxy-Secret") != "hush" ||
@@ -270,11 +270,11 @@ func TestInstanceCalls(t *testing.T) {
 			w := newWorld(t)
 			s := newScripted(t, replying(okAnswer))
 			w.dir.place(s.Worker)
-			w.dir.caller = func(c proxy.CallerClaim) (string, error) {
+			w.dir.caller = func(c directory.CallerClaim) (string, error) {
 				switch {
 				case c.Session != "s-me" || c.Secret != "hush":
 					return "", pinboard.InvalidSessionSecret
-				case c.From != (pinboard.Address{Namespace: "/t", ID: "me"}):
+				case c.Namespace != "/t" || c.ID != "me":
 					return "", pinboard.CallerMismatch
 				}
 				return "s-me", nil

@@ -106,7 +106,7 @@ func TestLeaseHasNoForgottenField(t *testing.T) {
 func TestTokensRoundTrip(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		want := anySession.Draw(t, "session")
-		if got, ok := parseToken(token(want)); !ok || got != want {
+		if got, ok := unpacked(packed(want)); !ok || got != want {
 			t.Fatalf("%q became %q", want, got)
 		}
 	})
@@ -178,7 +178,7 @@ func TestGarbageIsCorrupt(t *testing.T) {
 		decodeMeta(s)
 		decodeBinding(s)
 		decodeOrders(s)
-		parseToken(s)
+		unpacked(s)
 	})
 }
 

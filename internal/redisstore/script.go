@@ -81,7 +81,7 @@ func (s *Store) run(ctx context.Context, n *node, sc *script, keys, args []strin
 		m, err = c.Do(ctx, c.B().Eval().Script(sc.source).Numkeys(int64(len(keys))).Key(keys...).Arg(args...).Build()).ToArray()
 	}
 	r.received, r.came = s.clocks.now(), s.raw()
-	if err = n.judge(ctx, c, err); err != nil && !rueidis.IsRedisNil(err) {
+	if err = n.ours(ctx, c, err); err != nil && !rueidis.IsRedisNil(err) {
 		return nil, err
 	}
 	if err := r.open(m, args[0]); err != nil {

@@ -32,7 +32,7 @@ func (s *Server) deliver(ctx context.Context, p *passport.Principal, q *api.Push
 	if err != nil || !queued || !pushed(w) {
 		return api.PushAnswer{Queued: queued}, err
 	}
-	r := s.Workers.Push(ctx, callback(w, q))
+	r := s.Workers.Push(ctx, worded(w, q))
 	return api.PushAnswer{Queued: true, Delivered: &r.Delivered, Attempts: r.Attempts, Reason: r.Reason}, nil
 }
 
@@ -113,8 +113,8 @@ func (s *Server) recordOne(ctx context.Context, w *ownership.Worker, q *api.Push
 	return s.Directory.WindDown(ctx, o)
 }
 
-// callback words an order for the worker's own routes.
-func callback(w *ownership.Worker, q *api.Push) outbound.Push {
+// worded is an order for the worker's own routes.
+func worded(w *ownership.Worker, q *api.Push) outbound.Push {
 	c := outbound.Push{URL: w.URL, Secret: w.Secret, ID: q.ID}
 	switch q.Type {
 	case "drain":
@@ -128,10 +128,10 @@ func callback(w *ownership.Worker, q *api.Push) outbound.Push {
 	return c
 }
 
-// callBack delivers the messages of a beat to a worker that does not read
+// relay delivers the messages of a beat to a worker that does not read
 // them, beside the answer: the beat must not wait for the very process that
 // waits for its answer.
-func (s *Server) callBack(w *ownership.Worker, messages []ownership.Message) {
+func (s *Server) relay(w *ownership.Worker, messages []ownership.Message) {
 	if len(messages) == 0 {
 		return
 	}

@@ -206,7 +206,7 @@ func write(w http.ResponseWriter, status int, answer any) {
 
 // refuse answers an error: its code, its words, and when to come back.
 func (s *Server) refuse(w http.ResponseWriter, r *http.Request, err error) {
-	v := judge(err)
+	v := verdictOf(err)
 	if v.unexpected {
 		s.Log.Error("registry call failed", "path", r.URL.Path, "requestId", r.Header.Get("X-Request-Id"), "error", strings.ReplaceAll(err.Error(), "\n", ": "))
 	}

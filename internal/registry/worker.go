@@ -141,7 +141,7 @@ func (s *Server) heartbeat(ctx context.Context, p *passport.Principal, q *api.He
 		s.say(p, "worker drains by itself", "session", q.SessionID)
 	}
 	if known && pushed(w) && !q.HasAcks {
-		s.callBack(w, g.Messages)
+		s.relay(w, g.Messages)
 	}
 	a := api.HeartbeatAnswer{ExpiresInMs: g.ExpiresIn.Milliseconds(), Draining: g.Draining, DrainDeadline: api.Seconds(g.DrainLeft)}
 	for _, m := range g.Messages {

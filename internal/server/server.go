@@ -96,7 +96,7 @@ func (s *Server) Lag() time.Duration { return s.lag.read() }
 func (s *Server) Run(ctx context.Context, signals <-chan os.Signal) error {
 	life, end := context.WithCancel(context.WithoutCancel(ctx))
 	var running sync.WaitGroup
-	defer settle(&running)
+	defer awaitEnd(&running)
 	defer end()
 
 	faults := make(chan error, 1)
@@ -169,9 +169,9 @@ func (s *Server) observe(err error) {
 	}
 }
 
-// settle waits for goroutines that were told to end, but not for ever: a call
+// awaitEnd waits for goroutines that were told to end, but not for ever: a call
 // that ignores its context must not hold up the exit.
-func settle(running *sync.WaitGroup) {
+func awaitEnd(running *sync.WaitGroup) {
 	done := make(chan struct{})
 	go func() { running.Wait(); close(done) }()
 	select {
