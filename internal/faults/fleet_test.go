@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -57,10 +58,13 @@ type fleet struct {
 	workers []*fleetWorker
 	load    *load
 	journal string
+	binary  string // of the nodes
 	born    int
 	lag     time.Duration // of the store's replicas
 	worst   time.Duration // recovery
 	steady  int64         // since when every id was served
+	slow    time.Duration // what a close takes in workers other than the first
+	spare   string        // address of one node more, which is not there yet; none if empty
 }
 
 // A fleetWorker is a worker process with its links.
@@ -76,16 +80,19 @@ type setting struct {
 	lag    time.Duration // of its replicas, which a cold start waits for
 	url    string        // of the store; none: a server of this fleet, each node behind a relay
 	config []string      // of that server
-
+	slow   time.Duration // what a close takes in workers other than the first
+	tame   bool          // clients end no instance
+	spare  bool          // workers and clients know the address of one node more
 }
 
 // startFleet is a fleet that serves every id.
 func startFleet(t *testing.T, s setting) *fleet {
 	t.Helper()
-	f := &fleet{t: t, lag: s.lag, chance: rand.New(rand.NewPCG(seed, 0)), journal: filepath.Join(t.TempDir(), "journal")}
+	f := &fleet{t: t, lag: s.lag, slow: s.slow, chance: rand.New(rand.NewPCG(seed, 0)), journal: filepath.Join(t.TempDir(), "journal")}
 	if s.binary == "" {
 		s.binary = build(t)
 	}
+	f.binary = s.binary
 	if s.url == "" {
 		f.redis = redistest.Start(t, s.config...)
 	}
@@ -100,31 +107,42 @@ func startFleet(t *testing.T, s setting) *fleet {
 		f.nodes = append(f.nodes, startNode(t, fmt.Sprint("node", i), s.binary, url))
 		addrs = append(addrs, f.nodes[i].addr)
 	}
+	if s.spare {
+		f.spare = freeAddr(t)
+		addrs = append(addrs, f.spare)
+	}
 	for i := range 3 {
 		f.await("node", func() bool { return f.nodes[i].ready() })
-		f.workers = append(f.workers, f.worker())
+		f.workers = append(f.workers, f.worker(i))
 	}
 	for i := range nIDs {
 		ids = append(ids, fmt.Sprint("id", i))
 	}
-	f.load = startLoad(ids, addrs, seed)
+	f.load = startLoad(ids, addrs, seed, !s.tame)
 	t.Cleanup(func() { f.load.end() })
 	f.await("the first service", func() bool { return len(f.load.served(0)) == 0 })
 	f.steady = monotonic()
 	return f
 }
 
-// worker starts a worker process.
-func (f *fleet) worker() *fleetWorker {
+// worker starts a worker process for place i of the fleet.
+func (f *fleet) worker(i int) *fleetWorker {
 	f.born++
 	var addrs []string
 	for _, n := range f.nodes {
 		addrs = append(addrs, n.addr)
 	}
+	if f.spare != "" {
+		addrs = append(addrs, f.spare)
+	}
+	slow := f.slow
+	if i == 0 {
+		slow = 0
+	}
 	listen := freeAddr(f.t)
 	w := &fleetWorker{up: newLink(f.t, addrs...), down: newLink(f.t, listen)}
 	o, err := json.Marshal(orders{
-		Name: fmt.Sprint("w", f.born), Journal: f.journal, Listen: listen,
+		Name: fmt.Sprint("w", f.born), Journal: f.journal, Listen: listen, Slow: slow,
 		Pinboard: "http://" + w.up.addr, Advertise: "http://" + w.down.addr,
 	})
 	if err != nil {
@@ -138,11 +156,42 @@ func (f *fleet) worker() *fleetWorker {
 	return w
 }
 
+// holder is the worker that has the most instances.
+func (f *fleet) holder() *fleetWorker {
+	count := map[string]int{}
+	for _, a := range readOwners(readJournal(f.t, f.journal)).instances {
+		if a.end == never {
+			_, pid, _ := strings.Cut(a.process, "/")
+			count[pid]++
+		}
+	}
+	return slices.MaxFunc(f.workers, func(a, b *fleetWorker) int { return count[a.pid()] - count[b.pid()] })
+}
+
+// generations names those of every bucket, as the one server has them.
+func (f *fleet) generations() (all []string) {
+	for b := range f.nodes[0].buckets {
+		history, _ := f.redis.Do("GET", fmt.Sprint("pb{", b, "}%g")).(string)
+		all = append(all, history[min(8, len(history)):]) // behind the count of commits
+	}
+	return all
+}
+
+// anew runs a fault that must begin a new generation of every bucket.
+func (f *fleet) anew(fault func()) {
+	f.t.Helper()
+	old := f.generations()
+	fault()
+	f.await("a new generation of every bucket", func() bool {
+		return !slices.ContainsFunc(f.generations(), func(g string) bool { return g == "" || slices.Contains(old, g) })
+	})
+}
+
 // replace kills a worker; a new one takes its place.
 func (f *fleet) replace(i int) {
 	f.workers[i].kill()
 	f.workers[i].down.end()
-	f.workers[i] = f.worker()
+	f.workers[i] = f.worker(i)
 }
 
 func (f *fleet) await(what string, ok func() bool) {
