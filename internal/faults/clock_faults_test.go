@@ -13,8 +13,7 @@ import (
 
 // steppable is a node whose scripts read a clock that turn controls. A node
 // sees a store's clock only against its own that nobody sets
-// (internal/redisstore, rawClock), so the store's clock that moves alone is
-// also the case of a host that sets the clock of both.
+// (internal/redisstore, rawClock).
 var steppable = edit{"internal/redisstore/script.go",
 	`"local function clock() local t = redis.call('TIME') return t[1] * 1000000 + t[2], 0 end\n"`,
 	`"local function clock() local t = redis.call('TIME') local us = t[1] * 1000000 + t[2] " +
@@ -43,6 +42,27 @@ func TestClockOfTheStoreSteps(t *testing.T) {
 			time.Sleep(f.between(lease/2, lease))
 		}
 	})
+}
+
+// jumpy is a node whose wall clock is set at every look.
+var jumpy = edit{"internal/redisstore/clock.go", "wall := t.Round(0).Sub(c.tickT.Round(0))", "wall := t.Round(0).Sub(c.tickT.Round(0)) + time.Second"}
+
+// setForward sets the clock a minute ahead while a worker cannot renew.
+func setForward(f *fleet) {
+	f.silence(f.holder(), func() { f.turn(time.Minute, 0) })
+}
+
+// The clock of a host is set on which the nodes run as well: theirs jumps along.
+func TestClockOfTheHostIsSet(t *testing.T) {
+	t.Parallel()
+	trial(t, "clock of Redis and nodes set a minute ahead", setting{binary: build(t, steppable, jumpy)}, func(f *fleet) {
+		f.anew(func() { setForward(f) })
+	})
+}
+
+func TestAnIgnoredSettingIsNoticed(t *testing.T) {
+	t.Parallel()
+	mustFail(t, setting{binary: build(t, steppable, jumpy, deaf)}, setForward)
 }
 
 // twoSmallSteps makes the clock gain 1.8 s within a lease, in steps that are

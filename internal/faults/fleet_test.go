@@ -18,24 +18,33 @@ import (
 	"pinboard/internal/redistest"
 )
 
-// The real client's proportions, made small: a lease of 15 s with beats each
-// 3 s, a buffer of 5 s and calls that wait for 5 s at most.
 const (
-	lease    = 2 * time.Second
-	beat     = lease / 6
-	buffer   = lease / 3
-	patience = lease / 3
-
 	token     = "faults-token"
 	namespace = "/t"
 	nIDs      = 12
 	buckets   = 4
+)
+
+// The real client's proportions, made small: a lease of 15 s with beats each
+// 3 s, a buffer of 5 s and calls that wait for 5 s at most.
+var (
+	lease = func() time.Duration {
+		if d, err := time.ParseDuration(os.Getenv(leaseVariable)); err == nil {
+			return d
+		}
+		return 2 * time.Second
+	}()
+	beat     = lease / 6
+	buffer   = lease / 3
+	patience = lease / 3
 	// recovery is when a fleet must serve everything again after a fault: one
 	// lease cold and a restatement, or six behind a closing row, and time for a
 	// busy machine. The table at the end says how long it took.
 	recovery = 8 * lease
 	deadline = 20 * lease // of everything else
 )
+
+const leaseVariable = "PINBOARD_FAULTS_LEASE" // another length
 
 var (
 	nightly = os.Getenv("PINBOARD_NIGHTLY") != ""
@@ -150,7 +159,7 @@ func (f *fleet) worker(i int) *fleetWorker {
 	}
 	w.process = run(f.t, fmt.Sprint("worker", f.born), func() *exec.Cmd {
 		cmd := exec.Command(os.Args[0])
-		cmd.Env = []string{workerVariable + "=" + string(o)}
+		cmd.Env = []string{workerVariable + "=" + string(o), leaseVariable + "=" + lease.String()}
 		return cmd
 	})
 	return w

@@ -161,7 +161,6 @@ func TestBucketCountChangesUnderRunningNodes(t *testing.T) {
 			n.buckets = next
 			n.again()
 		}
-		f.roam(lease)
 		another.kill()
 	})
 }
@@ -195,7 +194,7 @@ func lostAndSlow(f *fleet) {
 	f.workers[0] = f.worker(0)
 }
 
-const slowClose = lease * 5 / 2
+var slowClose = lease * 5 / 2
 
 // slowCloses counts instances that were told to close and took two leases.
 func (f *fleet) slowCloses() (n int) {
@@ -214,6 +213,7 @@ func TestSlowCloseBehindLostWrites(t *testing.T) {
 	trial(t, "restore of a copy, closes of two and a half leases", setting{slow: slowClose, tame: true}, func(f *fleet) {
 		before := f.slowCloses()
 		lostAndSlow(f)
+		f.healed()
 		f.await("slow closes", func() bool { return f.slowCloses() > before })
 	})
 }
