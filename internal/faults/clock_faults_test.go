@@ -104,14 +104,14 @@ func hiddenStep(f *fleet) {
 	}
 }
 
-func TestAStepBehindASlowReply(t *testing.T) {
+func TestAStepHiddenByASlowReply(t *testing.T) {
 	t.Parallel()
 	trial(t, "clock step of 1.6 s behind replies of 1.1 s", setting{binary: build(t, steppable)}, func(f *fleet) {
 		f.anew(func() { hiddenStep(f) })
 	})
 }
 
-func TestAnIgnoredStepBehindASlowReplyIsNoticed(t *testing.T) {
+func TestAnIgnoredHiddenStepIsNoticed(t *testing.T) {
 	t.Parallel()
 	mustFail(t, setting{binary: build(t, steppable, deaf)}, hiddenStep)
 }

@@ -165,16 +165,19 @@ func (f *fleet) worker(i int) *fleetWorker {
 	return w
 }
 
-// holder is the worker that has the most instances.
-func (f *fleet) holder() *fleetWorker {
-	count := map[string]int{}
+// instances counts those that a worker has.
+func (f *fleet) instances(w *fleetWorker) (n int) {
 	for _, a := range readOwners(readJournal(f.t, f.journal)).instances {
-		if a.end == never {
-			_, pid, _ := strings.Cut(a.process, "/")
-			count[pid]++
+		if _, pid, _ := strings.Cut(a.process, "/"); pid == w.pid() && a.end == never {
+			n++
 		}
 	}
-	return slices.MaxFunc(f.workers, func(a, b *fleetWorker) int { return count[a.pid()] - count[b.pid()] })
+	return n
+}
+
+// holder is the worker that has the most instances.
+func (f *fleet) holder() *fleetWorker {
+	return slices.MaxFunc(f.workers, func(a, b *fleetWorker) int { return f.instances(a) - f.instances(b) })
 }
 
 // generations names those of every bucket, as the one server has them.
