@@ -122,13 +122,29 @@ func wipedForAnother(f *fleet, count int) *node {
 	for _, r := range f.links {
 		r.Stall(true)
 	}
+	f.quiet()
 	f.redis.Do("FLUSHALL")
 	another := startNodeAt(f.t, "another", f.binary, f.redis.URL(), f.spare, count)
-	f.await("its header", func() bool { return f.redis.Do("DBSIZE").(int64) > 0 })
+	f.await("its header", func() bool {
+		header, _ := f.redis.Do("GET", "pb{0}%h").(string)
+		return strings.Contains(header, fmt.Sprint(" ", count, " "))
+	})
 	for _, r := range f.links {
 		r.Stall(false)
 	}
 	return another
+}
+
+// quiet waits until what was on its way to the server has been executed: a
+// running node would else write its own header behind the wipe.
+func (f *fleet) quiet() {
+	for before, still := 0, 0; still < 5; time.Sleep(20 * time.Millisecond) {
+		now := commands(f.redis)
+		if still++; now > before+1 { // the one that asks
+			still = 0
+		}
+		before = now
+	}
 }
 
 // roam lets workers meet all nodes in turn, for d.
