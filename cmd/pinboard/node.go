@@ -90,7 +90,7 @@ func newNode(c *Config, tokens *passport.Source, log *slog.Logger, lostLines fun
 	}
 	n.server = server.New(server.Config{
 		Listener: listener, Front: front{n.proxy}, Log: log,
-		Boot: n.boot, Probe: n.probe, Workers: func() int { return n.counts.Load().states["live"] },
+		Boot: n.boot, Probe: n.probe, Blocked: n.blocked, Workers: func() int { return n.counts.Load().states["live"] },
 		Loops: []server.Loop{
 			{Name: "housekeeping", Every: keepEvery, Run: n.keep},
 			{Name: "census", Every: censusEvery, Run: n.count},
@@ -136,7 +136,7 @@ func (n *node) boot(ctx context.Context) error {
 // watched is the store as this node uses it: measured, with its errors and the
 // ownership changes of its commits in the log.
 func (n *node) watched(s ownership.Store) ownership.Store {
-	j := &journal{log: n.log}
+	j := &journal{log: n.log, began: func(cause ownership.Cause) { n.metrics.Began(string(cause)) }}
 	return timedStore{s, func(op string, took time.Duration, err error) {
 		n.metrics.Stored(op, took, err)
 		n.outage.saw(err)
@@ -158,7 +158,7 @@ func (n *node) registry(d registry.Directory) *registry.Server {
 	return registry.New(registry.Config{
 		Directory: d, Workers: n.workers, Tokens: n.tokens, Policy: n.policy,
 		RequireProof: n.cfg.RequireProof, HostnameAware: n.cfg.HostnameAware, LegacyPaths: n.cfg.LegacyPaths,
-		Node: n.report, Proved: n.proved, Log: n.log,
+		Node: n.report, Blocked: n.blocked, Proved: n.proved, Log: n.log,
 	})
 }
 
@@ -209,6 +209,14 @@ func (n *node) probe(ctx context.Context) error {
 	return nil
 }
 
+// blocked says why this node must serve no id, "" while it may.
+func (n *node) blocked() string {
+	if s := n.store.Load(); s != nil {
+		return s.disagrees()
+	}
+	return ""
+}
+
 func (n *node) keep(ctx context.Context) error { return n.gate.inside.Load().directory.Keep(ctx) }
 
 // count refreshes the census.
@@ -244,7 +252,8 @@ func (n *node) snapshot() metrics.Snapshot {
 		Connections: map[string]int{"finite": open.Exchanges, "stream": open.Streams, "tunnel": open.Tunnels},
 		Workers:     seen.states, Placements: seen.placed,
 		Ready: n.server.Health().Status == server.Ready, Lag: n.server.Lag(), StoreSafe: g.Safe, StoreState: string(g.State),
-		LogLost: n.lostLines(), Version: version(), StoreFormat: redisstore.Format,
+		StoreDisagrees: n.blocked() != "",
+		LogLost:        n.lostLines(), Version: version(), StoreFormat: redisstore.Format,
 	}
 }
 

@@ -71,11 +71,16 @@ var (
 	storeState = Family{"store_guarantee", "gauge",
 		"1 for the state of the store's own guarantee (docs/guarantees.md): safe; one_server, where single ownership holds as well; lax, where a failover may break it; unknown; in_process.",
 		[]Label{{"state", StoreStates}}}
+	storeDisagrees = Family{"store_disagrees", "gauge",
+		"1 while the store was set up otherwise than this node (bucket count, mode, format): the node serves no id until they agree.", nil}
+	generations = Family{"generations_total", "counter",
+		"Generations of buckets that this node began, by cause: a server that the bucket had not seen (generation), a stepped clock, a history that went back. Each is cold for a lease.",
+		[]Label{{"cause", Generations}}}
 )
 
 // Catalogue lists every family in the order of docs/metrics.md.
 var Catalogue = []Family{requests, requestSeconds, resolutions, forwards, refusals, connections,
-	workers, placements, proofs, storeSeconds, storeErrors, storeSafe, storeState, ready, lag, loopFailures, logLost, build}
+	workers, placements, proofs, storeSeconds, storeErrors, storeSafe, storeState, storeDisagrees, generations, ready, lag, loopFailures, logLost, build}
 
 // Closed lists of label values.
 var (
@@ -97,6 +102,8 @@ var (
 	StoreOps = []string{"peek", "update", "walk", Other}
 	// StoreStates are those of redisstore.States.
 	StoreStates = []string{"safe", "one_server", "lax", "unknown", "in_process"}
+	// Generations are the causes of internal/ownership that begin one.
+	Generations = []string{"generation", "clock stepped", "history lost", Other}
 	// Proofs of a worker's advertise URL.
 	Proofs = []string{"ok", "missing", "refused", Other}
 	// Loops run in the background of a node.

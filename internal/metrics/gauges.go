@@ -20,6 +20,7 @@ var (
 	logLostDesc     = desc(logLost)
 	buildDesc       = desc(build)
 	storeStateDesc  = desc(storeState)
+	disagreesDesc   = desc(storeDisagrees)
 )
 
 func desc(f Family) *prometheus.Desc {
@@ -28,7 +29,7 @@ func desc(f Family) *prometheus.Desc {
 
 // Describe implements prometheus.Collector.
 func (gauges) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{connectionsDesc, workersDesc, placementsDesc, readyDesc, lagDesc, storeSafeDesc, storeStateDesc, logLostDesc, buildDesc} {
+	for _, d := range []*prometheus.Desc{connectionsDesc, workersDesc, placementsDesc, readyDesc, lagDesc, storeSafeDesc, storeStateDesc, disagreesDesc, logLostDesc, buildDesc} {
 		ch <- d
 	}
 }
@@ -53,6 +54,7 @@ func (g gauges) Collect(ch chan<- prometheus.Metric) {
 	send(readyDesc, number(s.Ready))
 	send(lagDesc, s.Lag.Seconds())
 	send(storeSafeDesc, number(s.StoreSafe))
+	send(disagreesDesc, number(s.StoreDisagrees))
 	send(buildDesc, 1, s.Version, strconv.Itoa(s.StoreFormat))
 	ch <- prometheus.MustNewConstMetric(logLostDesc, prometheus.CounterValue, float64(s.LogLost))
 	for _, state := range StoreStates {

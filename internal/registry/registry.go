@@ -69,11 +69,12 @@ type Config struct {
 	// 0.4.1 do both). Off, only workers without a challenge are.
 	LegacyPaths bool
 
-	Node   func() any               // this node's counts in overview and health; none if nil
-	Proved func(o outbound.Outcome) // told of each probe's outcome, for metrics
-	Log    *slog.Logger             // slog.Default() if nil
-	Rand   func() float64           // jitter of Retry-After, from 0 to 1; math/rand if nil
-	Now    func() time.Time         // the node\'s clock; time.Now if nil
+	Node    func() any               // this node's counts in overview and health; none if nil
+	Blocked func() string            // why this node must serve no id, for health; "" while it may; never if nil
+	Proved  func(o outbound.Outcome) // told of each probe's outcome, for metrics
+	Log     *slog.Logger             // slog.Default() if nil
+	Rand    func() float64           // jitter of Retry-After, from 0 to 1; math/rand if nil
+	Now     func() time.Time         // the node\'s clock; time.Now if nil
 }
 
 // A Server is the control plane of one node. Safe for concurrent use.
@@ -98,6 +99,9 @@ func New(c Config) *Server {
 	}
 	if c.Now == nil {
 		c.Now = time.Now
+	}
+	if c.Blocked == nil {
+		c.Blocked = func() string { return "" }
 	}
 	if c.Proved == nil {
 		c.Proved = func(outbound.Outcome) {}
