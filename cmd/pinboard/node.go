@@ -30,6 +30,7 @@ import (
 const (
 	keepEvery   = 100 * time.Millisecond // one bounded step of housekeeping
 	censusEvery = 2 * time.Second        // how old the counts of /readyz and /metrics may be
+	leaveTime   = 500 * time.Millisecond // what the end of a node waits to take it off the list of nodes
 )
 
 // node is one Pinboard node: its parts, wired.
@@ -47,6 +48,7 @@ type node struct {
 	counts  atomic.Pointer[census]
 	probes  atomic.Uint64
 	lost    lostWorkers // the census loop's own
+	fleet   fleetWatch  // likewise
 	outage  *outage
 
 	lostLines func() int64 // of the log
@@ -56,12 +58,14 @@ type node struct {
 type census struct {
 	states map[string]int
 	placed int
+	nodes  int
+	differ map[string]int // nodes that run otherwise, by setting
 }
 
 func newNode(c *Config, tokens *passport.Source, log *slog.Logger, lostLines func() int64, listener net.Listener) (*node, error) {
 	n := &node{cfg: c, tokens: tokens, log: log, lostLines: lostLines, policy: outbound.Policy{Allow: c.AdvertiseAllow, Deny: c.AdvertiseDeny}}
 	n.counts.Store(&census{})
-	n.lost.log, n.outage = log, newOutage(log)
+	n.lost.log, n.fleet.log, n.outage = log, log, newOutage(log)
 	n.metrics = metrics.New(n.snapshot)
 	seen := &observer{metrics: n.metrics, log: log}
 	n.gate = &gate{resolved: seen.resolved}
@@ -113,7 +117,7 @@ func (n *node) boot(ctx context.Context) error {
 	d := directory.New(directory.Options{
 		Store: n.watched(s.Store), Lease: n.cfg.LeaseTTL, Slack: s.slack, Lag: s.guarantee().Lag,
 		NoCold: n.cfg.ColdStart == "off", Hostnames: n.cfg.HostnameAware, Balance: n.cfg.BalanceFactor, PlaceRate: n.cfg.PlaceRate,
-		PlaceLimit: int64(n.cfg.RestateAfter), Node: nodeName(), OldNow: s.oldNow, Connect: n.proxy.Connect,
+		PlaceLimit: int64(n.cfg.RestateAfter), Node: nodeName(), Version: version(), Format: redisstore.Format, OldNow: s.oldNow, Connect: n.proxy.Connect,
 	})
 	s.doubts.begin(d.Touch)
 	n.store.Store(&s)
@@ -147,6 +151,9 @@ func (n *node) watched(s ownership.Store) ownership.Store {
 func (n *node) close() {
 	if in := n.gate.inside.Load(); in != nil {
 		in.registry.Close()
+		ctx, cancel := context.WithTimeout(context.Background(), leaveTime)
+		defer cancel()
+		_ = in.directory.Leave(ctx) // else the others drop this node later
 	}
 	if s := n.store.Load(); s != nil {
 		s.close()
@@ -222,6 +229,11 @@ func (n *node) keep(ctx context.Context) error { return n.gate.inside.Load().dir
 // count refreshes the census.
 func (n *node) count(ctx context.Context) error {
 	d := n.gate.inside.Load().directory
+	diffs, err := d.Meet(ctx)
+	if err != nil {
+		return err
+	}
+	n.fleet.look(diffs)
 	states, err := d.WorkerStates(ctx)
 	if err != nil {
 		return err
@@ -233,7 +245,7 @@ func (n *node) count(ctx context.Context) error {
 	if err := n.lost.look(ctx, d, states["lapsed"]); err != nil {
 		return err
 	}
-	c := &census{states: states}
+	c := &census{states: states, nodes: len(d.Nodes()), differ: differing(diffs)}
 	for _, p := range overview.Placed {
 		c.placed += int(p.Placed)
 	}
@@ -250,7 +262,7 @@ func (n *node) snapshot() metrics.Snapshot {
 	}
 	return metrics.Snapshot{
 		Connections: map[string]int{"finite": open.Exchanges, "stream": open.Streams, "tunnel": open.Tunnels},
-		Workers:     seen.states, Placements: seen.placed,
+		Workers:     seen.states, Placements: seen.placed, Nodes: seen.nodes, Differing: seen.differ,
 		Ready: n.server.Health().Status == server.Ready, Lag: n.server.Lag(), StoreSafe: g.Safe, StoreState: string(g.State),
 		StoreDisagrees: n.blocked() != "",
 		LogLost:        n.lostLines(), Version: version(), StoreFormat: redisstore.Format,

@@ -27,8 +27,10 @@ type Options struct {
 	Balance    float64       // affinity holds while headroom >= mean/Balance; 1.25 if 0
 	PlaceLimit int64         // R9; 10,000 if 0
 	PlaceRate  float64       // new ids per client and second on this node; 0: no limit
-	Node       string        // names this node in events
-	Hints      int           // remembered owners; 100,000 if 0
+	Node       string        // names this node in events and in the list of nodes
+	Version    string        // of this node, and the format of what it stores: told to the other nodes (Meet)
+	Format     int
+	Hints      int // remembered owners; 100,000 if 0
 
 	Now     func() time.Time                               // monotonic; time.Now if nil
 	Rand    rand.Source                                    // time-seeded if nil; guarded by the Directory
@@ -60,6 +62,7 @@ type Directory struct {
 	known   known
 	roster  roster
 	health  health
+	fleet   fleet
 	keeping keeper
 }
 

@@ -196,6 +196,8 @@ type Health struct {
 	Workers     int   `json:"workers"`
 	LeaseMs     int64 `json:"leaseMs"`
 	HostnameMod bool  `json:"hostnameAware"`
+
+	Nodes []NodeInfo `json:"nodes"` // of this store, this one included
 }
 
 // Health reads it.
@@ -205,7 +207,7 @@ func (d *Directory) Health(ctx context.Context) (Health, error) {
 		return Health{}, joined(err)
 	}
 	n, err := d.LiveWorkers(ctx)
-	return Health{Buckets: d.n, ColdMs: cold.Milliseconds(), Workers: n, LeaseMs: d.o.Lease.Milliseconds(), HostnameMod: d.o.Hostnames}, err
+	return Health{Buckets: d.n, ColdMs: cold.Milliseconds(), Workers: n, LeaseMs: d.o.Lease.Milliseconds(), HostnameMod: d.o.Hostnames, Nodes: d.Nodes()}, err
 }
 
 // LiveWorkers counts workers whose lease runs, from the node's list of at most

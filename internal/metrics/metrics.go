@@ -20,6 +20,8 @@ type Snapshot struct {
 	Connections    map[string]int // by ConnectionKinds
 	Workers        map[string]int // by WorkerStates
 	Placements     int
+	Nodes          int            // of the store
+	Differing      map[string]int // nodes that run otherwise than this one, by NodeSettings
 	Ready          bool
 	Lag            time.Duration
 	StoreSafe      bool
