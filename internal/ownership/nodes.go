@@ -30,7 +30,7 @@ const (
 	nodeStep    = 4 * second // recorded no more often than this
 	nodeLeases  = 3          // a node not recorded for so many of its leases has gone,
 	nodeLeast   = 15 * second
-	maxNodes    = 256
+	maxNodes    = 128
 	maxNodeText = 80 // bytes of a name or a version
 )
 

@@ -132,7 +132,7 @@ func TestNodesOfASteppedClock(t *testing.T) {
 // The list is bounded, and so is what a node says.
 func TestTheListOfNodesIsBounded(t *testing.T) {
 	h := newHall(t)
-	for i := range 400 {
+	for i := range 200 {
 		n := plain(fmt.Sprintf("node-%03d", i) + strings.Repeat("é", 100))
 		n.Version = strings.Repeat("v", 1000)
 		h.pass(time.Millisecond)
@@ -140,7 +140,7 @@ func TestTheListOfNodesIsBounded(t *testing.T) {
 			t.Fatalf("node %d is not on its own list", i)
 		}
 	}
-	if list := h.note(plain("zz")); len(list) != 256 || len(h.text()) > 100_000 {
+	if list := h.note(plain("zz")); len(list) != 128 || len(h.text()) > 100_000 {
 		t.Errorf("%d nodes in %d bytes", len(list), len(h.text()))
 	}
 }

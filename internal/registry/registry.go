@@ -16,6 +16,7 @@ import (
 	"pinboard/internal/outbound"
 	"pinboard/internal/ownership"
 	"pinboard/internal/passport"
+	"pinboard/internal/seldom"
 )
 
 // A Directory keeps sessions and placements; directory.Directory is one. Errors
@@ -82,7 +83,8 @@ type Server struct {
 	Config
 	routes   map[string]route
 	budget   *budget
-	unproved quota // of log lines
+	unproved quota           // of log lines
+	failing  seldom.Warnings // about proofs, by clientId
 	drains   drains
 	pushes   sync.WaitGroup // callbacks under way
 	closed   context.Context
