@@ -69,6 +69,9 @@ func newNode(c *Config, tokens *passport.Source, log *slog.Logger, lostLines fun
 	n.metrics = metrics.New(n.snapshot)
 	seen := &observer{metrics: n.metrics, log: log}
 	n.gate = &gate{resolved: seen.resolved}
+	skews := &skews{log: log, now: time.Now, note: func(session string, skew time.Duration) {
+		n.gate.inside.Load().directory.Skewed(session, skew) // nothing was forwarded before it was there
+	}}
 	n.workers = outbound.New(outbound.Config{Policy: n.policy})
 	n.gate.outside = n.registry(nil)
 	control := &server.Control{Metrics: n.metrics.Handler(), Registry: n.gate}
@@ -81,7 +84,7 @@ func newNode(c *Config, tokens *passport.Source, log *slog.Logger, lostLines fun
 	var err error
 	n.proxy, err = proxy.New(proxy.Config{
 		Directory: n.gate, Control: control, Mint: minter.Mint, Minted: n.minted, Prefix: n.gate.Prefix,
-		Observe: seen.exchange, Panic: seen.panicked, RequestIDs: log.Enabled(context.Background(), slog.LevelDebug),
+		Observe: seen.exchange, Mistrusted: skews.mistrusted, Panic: seen.panicked, RequestIDs: log.Enabled(context.Background(), slog.LevelDebug),
 		HostnameAware: c.HostnameAware, Trusted: c.TrustedProxies, Affinity: c.Affinity.Affinity, CORSOrigins: c.CORSOrigins,
 		Lease: c.LeaseTTL, Limits: pinboard.LimitsFor(c.LeaseTTL), ConnectTimeout: c.ConnectTimeout, ResponseTimeout: responses, PoolIdle: c.PoolIdle,
 		HalfCloseGrace: c.HalfCloseGrace, WorkerMaxConns: c.WorkerMaxConns,

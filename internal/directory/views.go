@@ -77,6 +77,7 @@ func (d *Directory) info(s *ownership.Session, gen string, now ownership.Micros)
 		ClientID: w.ClientID, SessionID: w.Session, AdvertiseURL: w.URL, Namespaces: w.Namespaces,
 		Draining: fit.Drains(), OwnDraining: s.OwnDrain, Degraded: s.Degraded.String(), State: fit.State(),
 		Headroom: s.Headroom, LeaseLeftMs: max(0, (s.Until-now)/1000), RegisteredFor: max(0, (now-s.At)/1000), Owner: w.Owner,
+		ClockSkewMs: d.skewOf(w.Session).Milliseconds(),
 	}
 	if w.Hostname != ownership.World {
 		in.Hostname, in.Env, in.Envs, in.BindEpoch = w.Hostname, w.Env, w.Envs, w.BindEpoch
