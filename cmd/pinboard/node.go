@@ -49,6 +49,7 @@ type node struct {
 	probes  atomic.Uint64
 	lost    lostWorkers // the census loop's own
 	fleet   fleetWatch  // likewise
+	crowd   crowdHint
 	outage  *outage
 
 	lostLines func() int64 // of the log
@@ -65,7 +66,7 @@ type census struct {
 func newNode(c *Config, tokens *passport.Source, log *slog.Logger, lostLines func() int64, listener net.Listener) (*node, error) {
 	n := &node{cfg: c, tokens: tokens, log: log, lostLines: lostLines, policy: outbound.Policy{Allow: c.AdvertiseAllow, Deny: c.AdvertiseDeny}}
 	n.counts.Store(&census{})
-	n.lost.log, n.fleet.log, n.outage = log, log, newOutage(log)
+	n.lost.log, n.fleet.log, n.crowd.log, n.outage = log, log, log, newOutage(log)
 	n.metrics = metrics.New(n.snapshot)
 	seen := &observer{metrics: n.metrics, log: log}
 	n.gate = &gate{resolved: seen.resolved}
@@ -121,6 +122,7 @@ func (n *node) boot(ctx context.Context) error {
 		Store: n.watched(s.Store), Lease: n.cfg.LeaseTTL, Slack: s.slack, Lag: s.guarantee().Lag,
 		NoCold: n.cfg.ColdStart == "off", Hostnames: n.cfg.HostnameAware, Balance: n.cfg.BalanceFactor, PlaceRate: n.cfg.PlaceRate,
 		PlaceLimit: int64(n.cfg.RestateAfter), Node: nodeName(), Version: version(), Format: redisstore.Format, OldNow: s.oldNow, Connect: n.proxy.Connect,
+		Crowded: n.crowd.told,
 	})
 	s.doubts.begin(d.Touch)
 	n.store.Store(&s)
@@ -182,11 +184,12 @@ type nodeReport struct {
 	Guarantee string `json:"storeGuarantee"` // which ownership guarantee holds, and why (G3)
 	Version   string `json:"version"`
 	Format    int    `json:"storeFormat"`
+	Affinity  string `json:"affinityHint,omitempty"` // why one worker has most of the new ids
 }
 
 func (n *node) report() any {
 	open, g := front{n.proxy}.Open(), n.store.Load().guarantee()
-	return nodeReport{open.Exchanges, open.Streams, open.Tunnels, g.Safe, string(g.State), g.Reason, version(), redisstore.Format}
+	return nodeReport{open.Exchanges, open.Streams, open.Tunnels, g.Safe, string(g.State), g.Reason, version(), redisstore.Format, n.crowd.hint(time.Now())}
 }
 
 func (n *node) proved(o outbound.Outcome) {

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"errors"
+	"hash/maphash"
 	"math/rand/v2"
 	"pinboard/internal/ownership"
 	"slices"
@@ -39,6 +40,7 @@ type Options struct {
 	OldNow  func(gen string) (ownership.Micros, bool)      // what the clock behind an earlier generation shows now (R6); none if nil
 	Connect func(context.Context, *ownership.Worker) error // tries one data-plane connect; none if nil
 	Go      func(func())                                   // runs something in the background; a goroutine if nil
+	Crowded func(Crowd)                                    // told when affinity gives one worker most new ids; must not block
 	Within  Within                                         // bounds a call in time; context.WithTimeout if nil
 }
 
@@ -63,6 +65,7 @@ type Directory struct {
 	roster  roster
 	health  health
 	fleet   fleet
+	crowds  crowds
 	keeping keeper
 }
 
@@ -95,6 +98,9 @@ func New(o Options) *Directory {
 	if o.Go == nil {
 		o.Go = func(f func()) { go f() }
 	}
+	if o.Crowded == nil {
+		o.Crowded = func(Crowd) {}
+	}
 	if o.Within == nil {
 		o.Within = context.WithTimeout
 	}
@@ -108,6 +114,7 @@ func New(o Options) *Directory {
 	d.rules.Longest = d.long.Load
 	d.roster.placed = map[string]int{}
 	d.health.fails = map[string]*streak{}
+	d.crowds = crowds{seed: maphash.MakeSeed(), runs: map[uint64]*run{}}
 	return d
 }
 
