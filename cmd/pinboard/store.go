@@ -24,7 +24,7 @@ type store struct {
 	close     func()
 	slack     time.Duration // how far the clock may step unseen
 	doubts    *doubts       // nil in process: its clock cannot be set and nothing restores it
-	disagrees func() string // why the node serves no id, "" while it may; nil in process
+	disagrees func() string // why the node serves no id, "" while it may
 }
 
 // openStore reaches the store. It waits for one that is away; the error is
@@ -33,7 +33,8 @@ func (c *Config) openStore(ctx context.Context, log *slog.Logger) (store, error)
 	if c.memory() {
 		s := memstore.New(memstore.Options{Buckets: c.Buckets, Server: "memory-" + rand.Text()})
 		alone := redisstore.Guarantee{State: redisstore.InProcess, Reason: "one node alone"}
-		return store{Store: s, guarantee: func() redisstore.Guarantee { return alone }, close: func() {}}, nil
+		return store{Store: s, guarantee: func() redisstore.Guarantee { return alone }, close: func() {},
+			disagrees: func() string { return "" }}, nil
 	}
 	doubts := &doubts{}
 	told := errorKinds{}

@@ -86,8 +86,9 @@ type WorkerInfo struct {
 	Draining      bool              `json:"draining"` // by an order or by its own choice
 	DrainLeftMs   *int64            `json:"drainDeadlineMs,omitempty"`
 	OwnDraining   bool              `json:"ownDraining"`
-	Degraded      string            `json:"degraded,omitempty"` // "", "proof_missing", "proof_refused", "connects_failed"
-	State         string            `json:"state"`              // live, restating, replaced, superseded, ejected, lapsed, ended
+	Degraded      string            `json:"degraded,omitempty"`    // "", "proof_missing", "proof_refused", "connects_failed"
+	ClockSkewMs   int64             `json:"clockSkewMs,omitempty"` // its clock is that far ahead of the answering node's, which saw it refuse attestations
+	State         string            `json:"state"`                 // live, restating, replaced, superseded, ejected, lapsed, ended
 	Headroom      float64           `json:"headroom"`
 	LeaseLeftMs   int64             `json:"leaseLeftMs"`
 	RegisteredFor int64             `json:"registeredMs"`

@@ -104,7 +104,7 @@ func (d *Directory) lookup(ctx context.Context, b int, q ownership.Query) (f own
 // lookupForHeir asks again for an id that another hostname holds, with a worker
 // of this one that could have it: a takeover starts only where it can end (H3).
 func (d *Directory) lookupForHeir(ctx context.Context, b int, q ownership.Query, r Request) (f ownership.Found, sent time.Time, err error) {
-	if q.Heir, err = d.choose(ctx, b, q, r, nil, false); err != nil {
+	if q.Heir, _, err = d.choose(ctx, b, q, r, nil, false); err != nil {
 		return f, sent, err
 	}
 	return d.lookup(ctx, b, q)
@@ -145,7 +145,7 @@ func (d *Directory) place(ctx context.Context, b int, q ownership.Query, r Reque
 	q.Nonce = d.nonce()
 	avoid := []string{r.Avoid}
 	for try := range placeTries {
-		w, err := d.choose(ctx, b, q, r, avoid, try > 0)
+		w, n, err := d.choose(ctx, b, q, r, avoid, try > 0)
 		if err != nil {
 			return Placement{}, err
 		}
@@ -154,6 +154,9 @@ func (d *Directory) place(ctx context.Context, b int, q ownership.Query, r Reque
 			return Placement{}, err
 		}
 		if ok {
+			if p.Fresh {
+				d.crowded(p, r, n)
+			}
 			return p, nil
 		}
 		avoid = append(avoid, w)
@@ -161,8 +164,8 @@ func (d *Directory) place(ctx context.Context, b int, q ownership.Query, r Reque
 	return Placement{}, pinboard.NoLiveBackends
 }
 
-// choose picks a candidate from the roster.
-func (d *Directory) choose(ctx context.Context, b int, q ownership.Query, r Request, avoid []string, stale bool) (string, error) {
+// choose picks one of n candidates from the roster.
+func (d *Directory) choose(ctx context.Context, b int, q ownership.Query, r Request, avoid []string, stale bool) (session string, n int, err error) {
 	env := q.Env
 	if d.o.Hostnames {
 		env = d.known.env(q.Host, q.NS)
@@ -170,16 +173,16 @@ func (d *Directory) choose(ctx context.Context, b int, q ownership.Query, r Requ
 	for {
 		cs, fresh, err := d.candidates(ctx, b, q.Host, env, q.NS, avoid, stale)
 		if err != nil {
-			return "", err
+			return "", 0, err
 		}
 		d.mu.Lock()
 		i := pick.Choose(cs, pick.Request{Caller: r.Caller, Affinity: r.Affinity, Balance: d.o.Balance}, d.rand)
 		d.mu.Unlock()
 		if i >= 0 {
-			return cs[i].Session, nil
+			return cs[i].Session, len(cs), nil
 		}
 		if fresh {
-			return "", pinboard.NoLiveBackends
+			return "", 0, pinboard.NoLiveBackends
 		}
 		stale = true
 	}

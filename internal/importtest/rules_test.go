@@ -26,8 +26,9 @@ var rules = map[string]rule{
 
 	"internal/passport": {[]string{"."}, "who may do what, from the operator's document alone"},
 	"internal/outbound": {[]string{".", "api", "internal/wait"}, "requests to workers besides forwards"},
-	"internal/registry": {[]string{".", "api", "internal/ownership", "internal/directory", "internal/passport", "internal/outbound"},
+	"internal/registry": {[]string{".", "api", "internal/ownership", "internal/directory", "internal/passport", "internal/outbound", "internal/seldom"},
 		"the one sideways import among adapters is registry -> outbound"},
+	"internal/seldom":  {nil, "which warnings are worth a line"},
 	"internal/rawsock": {nil, "system calls, of nobody in particular"},
 	"internal/wait":    {nil, "waits, for nobody in particular"},
 	"internal/proxy": {[]string{".", "internal/h1", "internal/ownership", "internal/directory", "internal/attest", "internal/rawsock", "internal/wait"},
@@ -38,7 +39,7 @@ var rules = map[string]rule{
 	"internal/server":  {[]string{"internal/wait"}, "runs whatever it is given: front, boot, loops"},
 	"cmd/pinboard": {[]string{".", "api", "client", "internal/ownership", "internal/directory", "internal/memstore", "internal/redisstore",
 		"internal/passport", "internal/outbound", "internal/registry", "internal/attest", "internal/proxy",
-		"internal/metrics", "internal/server", "internal/wait"}, "wiring"},
+		"internal/metrics", "internal/server", "internal/seldom", "internal/wait"}, "wiring"},
 
 	"internal/sim": {[]string{".", "api", "worker", "internal/ownership", "internal/guard", "internal/directory", "internal/memstore", "internal/pick",
 		"internal/registry", "internal/outbound", "internal/passport", "internal/attest", "internal/seam"}, "the rules and the SDK under one fake clock"},

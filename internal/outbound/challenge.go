@@ -38,6 +38,7 @@ type Proof struct {
 	Outcome  Outcome
 	Answered bool   // a complete answer came, right or wrong
 	Detail   string // why it proves nothing, for the log of this node alone
+	Err      error  // what was behind that, likewise; nil if there was an answer
 }
 
 // Told is what whoever named the URL hears: whether something answered there,
@@ -60,27 +61,27 @@ func (c *Client) Prove(ctx context.Context, p Probe) Proof {
 	target := p.URL + api.PathChallenge + "?challenge=" + url.QueryEscape(p.Challenge)
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, target, nil)
 	if err != nil {
-		return Proof{Unproved, false, reasonNoAnswer}
+		return Proof{Unproved, false, reasonNoAnswer, err}
 	}
-	status, body, reason := c.do(r, p.Secret, probeBody, nil)
+	status, body, why := c.do(r, p.Secret, probeBody, nil)
 	switch {
-	case reason == reasonTooLarge:
-		return Proof{Refuted, true, reason}
-	case reason != "":
-		return Proof{Unproved, false, reason}
+	case why.reason == reasonTooLarge:
+		return Proof{Refuted, true, why.reason, nil}
+	case why.reason != "":
+		return Proof{Unproved, false, why.reason, why.err}
 	case status == http.StatusForbidden:
-		return Proof{Refuted, true, reasonRefused}
+		return Proof{Refuted, true, reasonRefused, nil}
 	case status >= 300 && status < 400:
-		return Proof{Unproved, true, reasonRedirect}
+		return Proof{Unproved, true, reasonRedirect, nil}
 	case status != http.StatusOK:
-		return Proof{Unproved, true, "answered " + strconv.Itoa(status)}
+		return Proof{Unproved, true, "answered " + strconv.Itoa(status), nil}
 	}
 	var answer struct {
 		Value *string `json:"value"`
 	}
 	if json.Unmarshal(body, &answer) != nil || answer.Value == nil ||
 		subtle.ConstantTimeCompare([]byte(*answer.Value), []byte(p.Value)) != 1 {
-		return Proof{Refuted, true, reasonWrong}
+		return Proof{Refuted, true, reasonWrong, nil}
 	}
 	return Proof{Outcome: Proved, Answered: true}
 }

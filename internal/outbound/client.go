@@ -11,6 +11,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/url"
 	"sync/atomic"
 
 	"pinboard/api"
@@ -64,8 +65,8 @@ const (
 
 // do sends one request with the worker's secret in both headers (old clients
 // know the second name only) and reads at most limit bytes, which it takes off
-// left if that is there. A reason means there is no complete answer; then nothing was taken.
-func (c *Client) do(r *http.Request, secret string, limit int64, left *atomic.Int64) (status int, body []byte, reason string) {
+// left if that is there. A failure means there is no complete answer; then nothing was taken.
+func (c *Client) do(r *http.Request, secret string, limit int64, left *atomic.Int64) (status int, body []byte, why failure) {
 	r.Header.Set(api.HeaderSecret, secret)
 	r.Header.Set(api.HeaderLegacySecret, secret)
 	r.Header.Set("User-Agent", "Pinboard")
@@ -78,14 +79,14 @@ func (c *Client) do(r *http.Request, secret string, limit int64, left *atomic.In
 	body, err = io.ReadAll(m)
 	switch {
 	case err == errSpent, err == nil && int64(len(body)) > limit:
-		reason = reasonTooLarge
+		why.reason = reasonTooLarge
 	case err != nil:
-		reason = explain(err)
+		why = explain(err)
 	default:
-		return resp.StatusCode, body, ""
+		return resp.StatusCode, body, failure{}
 	}
 	m.giveBack()
-	return 0, nil, reason
+	return 0, nil, why
 }
 
 // A meter takes what is read off a number of bytes that several readers share.
@@ -113,7 +114,23 @@ func (m *meter) giveBack() {
 	}
 }
 
-func explain(err error) string {
+// A failure is why there is no answer: the reason, "" for none, for whoever
+// asks, and the error behind it for the log alone.
+type failure struct {
+	reason string
+	err    error
+}
+
+// explain finds the reason. The URL is left out of the error: its query holds
+// the challenge.
+func explain(err error) failure {
+	if asked := (*url.Error)(nil); errors.As(err, &asked) {
+		return failure{reasonOf(err), asked.Err}
+	}
+	return failure{reasonOf(err), err}
+}
+
+func reasonOf(err error) string {
 	var certificate *tls.CertificateVerificationError
 	var timeout net.Error
 	switch {

@@ -77,10 +77,10 @@ func (c *Client) push(ctx context.Context, p Push, elapsed time.Duration) (reaso
 		return reasonNoAnswer, false
 	}
 	r.Header.Set("Content-Type", "application/json")
-	status, _, reason := c.do(r, p.Secret, pushBody, nil)
+	status, _, why := c.do(r, p.Secret, pushBody, nil)
 	switch {
-	case reason != "":
-		return reason, reason != reasonForbidden
+	case why.reason != "":
+		return why.reason, why.reason != reasonForbidden
 	case status == http.StatusOK:
 		return "", false
 	case status == http.StatusForbidden:

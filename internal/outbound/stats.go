@@ -67,10 +67,10 @@ func (c *Client) stats(ctx context.Context, t StatsTarget, left *atomic.Int64) S
 	if err != nil {
 		return Stats{Status: "failed", Reason: reasonNoAnswer}
 	}
-	status, body, reason := c.do(r, t.Secret, statsBody, left)
+	status, body, why := c.do(r, t.Secret, statsBody, left)
 	switch {
-	case reason != "":
-		return Stats{Status: "failed", Reason: reason}
+	case why.reason != "":
+		return Stats{Status: "failed", Reason: why.reason}
 	case status == http.StatusNotFound:
 		left.Add(int64(len(body)))
 		return Stats{Status: "unsupported"}

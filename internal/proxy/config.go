@@ -60,6 +60,9 @@ type Config struct {
 	// RequestIDs gives every Exchange its RequestID; off, only those that
 	// Pinboard answers and those of the control plane have one.
 	RequestIDs bool
+	// Mistrusted is told of a worker that refused an attestation and the Date
+	// of its answer, "" without one. A diagnosis; it must not block.
+	Mistrusted func(w *ownership.Worker, date string)
 	// Panic is told of a panic that one exchange ended with.
 	Panic func(v any, stack []byte)
 
@@ -119,6 +122,9 @@ func (c Config) withDefaults() Config {
 	}
 	if c.Observe == nil {
 		c.Observe = func(*Exchange) {}
+	}
+	if c.Mistrusted == nil {
+		c.Mistrusted = func(*ownership.Worker, string) {}
 	}
 	if c.Panic == nil {
 		c.Panic = func(any, []byte) {}

@@ -63,7 +63,7 @@ var hitCalls = sync.Pool{New: func() any { return &hitCall{done: make(chan struc
 // allocation when everything is as hinted.
 func (s *Store) Peek(ctx context.Context, b int, hint ownership.Hint) (p ownership.Peek, ok bool, err error) {
 	n := s.topo.peek(b)
-	if n == nil {
+	if n == nil || s.header.differs.Load() != nil {
 		return ownership.Peek{}, false, nil
 	}
 	line := n.hits.open()

@@ -156,21 +156,22 @@ func TestPagesAreCutByTheirBytes(t *testing.T) {
 	}
 }
 
-// Failed proofs write so many lines at most, and none is lost without a count.
+// Failed proofs of many workers write so many lines at most, and none is lost
+// without a count.
 func TestFailedProofsAreLoggedAtABoundedRate(t *testing.T) {
 	n := start(t, nil)
 	now := time.Unix(1, 0)
 	n.server.unproved.now = func() time.Time { return now }
 	n.proof = outbound.Proof{Detail: "refused"}
 	lines := func() int { return strings.Count(n.logs.String(), "advertise URL not proved") }
-	for range 1000 {
-		n.post("/registry/register", "worker-a", register)
+	for i := range 1000 {
+		n.post("/registry/register", "worker-a", strings.Replace(register, `"c1"`, fmt.Sprintf(`"c%d"`, i), 1))
 	}
 	if got := lines(); got != quotaLines {
 		t.Errorf("%d lines, want %d", got, quotaLines)
 	}
 	now = now.Add(quotaTime)
-	n.post("/registry/register", "worker-a", register)
+	n.post("/registry/register", "worker-a", strings.Replace(register, `"c1"`, `"c-more"`, 1))
 	if !strings.Contains(n.logs.String(), fmt.Sprintf("leftOut=%d", 1000-quotaLines)) || lines() != quotaLines+1 {
 		t.Errorf("%d lines, the last: %s", lines(), n.logs.String()[max(0, n.logs.Len()-200):])
 	}

@@ -54,8 +54,15 @@ func (s *Server) overview(ctx context.Context, at page) (any, error) {
 	}{o, s.node()}, err
 }
 
-// health tells how placement stands, with this node's own counts.
+// health tells how placement stands, with this node's own counts. A node that
+// must serve no id can say why, and no more: its store is not what it reads.
 func (s *Server) health(_ http.ResponseWriter, r *http.Request, _ *passport.Principal) (any, error) {
+	if why := s.Blocked(); why != "" {
+		return struct {
+			Reason string `json:"reason"`
+			Node   any    `json:"node,omitempty"`
+		}{why, s.node()}, nil
+	}
 	h, err := s.Directory.Health(r.Context())
 	return struct {
 		directory.Health

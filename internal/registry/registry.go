@@ -16,6 +16,7 @@ import (
 	"pinboard/internal/outbound"
 	"pinboard/internal/ownership"
 	"pinboard/internal/passport"
+	"pinboard/internal/seldom"
 )
 
 // A Directory keeps sessions and placements; directory.Directory is one. Errors
@@ -69,11 +70,12 @@ type Config struct {
 	// 0.4.1 do both). Off, only workers without a challenge are.
 	LegacyPaths bool
 
-	Node   func() any               // this node's counts in overview and health; none if nil
-	Proved func(o outbound.Outcome) // told of each probe's outcome, for metrics
-	Log    *slog.Logger             // slog.Default() if nil
-	Rand   func() float64           // jitter of Retry-After, from 0 to 1; math/rand if nil
-	Now    func() time.Time         // the node\'s clock; time.Now if nil
+	Node    func() any               // this node's counts in overview and health; none if nil
+	Blocked func() string            // why this node must serve no id, for health; "" while it may; never if nil
+	Proved  func(o outbound.Outcome) // told of each probe's outcome, for metrics
+	Log     *slog.Logger             // slog.Default() if nil
+	Rand    func() float64           // jitter of Retry-After, from 0 to 1; math/rand if nil
+	Now     func() time.Time         // the node\'s clock; time.Now if nil
 }
 
 // A Server is the control plane of one node. Safe for concurrent use.
@@ -81,7 +83,8 @@ type Server struct {
 	Config
 	routes   map[string]route
 	budget   *budget
-	unproved quota // of log lines
+	unproved quota           // of log lines
+	failing  seldom.Warnings // about proofs, by clientId
 	drains   drains
 	pushes   sync.WaitGroup // callbacks under way
 	closed   context.Context
@@ -98,6 +101,9 @@ func New(c Config) *Server {
 	}
 	if c.Now == nil {
 		c.Now = time.Now
+	}
+	if c.Blocked == nil {
+		c.Blocked = func() string { return "" }
 	}
 	if c.Proved == nil {
 		c.Proved = func(outbound.Outcome) {}

@@ -92,22 +92,40 @@ func (s *Server) proveNew(ctx context.Context, target outbound.Target, q *api.Re
 		}
 		return false, nil
 	}
-	proof := s.prove(ctx, outbound.Probe{URL: target.URL, Secret: q.Secret, Challenge: q.Challenge, Value: q.ChallengeValue}, "registration of "+q.ClientID)
+	proof := s.prove(ctx, outbound.Probe{URL: target.URL, Secret: q.Secret, Challenge: q.Challenge, Value: q.ChallengeValue}, q.ClientID)
 	if proof.Outcome != outbound.Proved {
 		return false, ownership.Wait{Reason: proof.Told()}
 	}
 	return true, nil
 }
 
-func (s *Server) prove(ctx context.Context, probe outbound.Probe, of string) outbound.Proof {
+func (s *Server) prove(ctx context.Context, probe outbound.Probe, client string) outbound.Proof {
 	proof := s.Workers.Prove(ctx, probe)
 	s.Proved(proof.Outcome)
 	if proof.Outcome != outbound.Proved {
-		if left, more := s.unproved.take(); more {
-			s.Log.Warn("advertise URL not proved", "of", of, "reason", proof.Detail, "leftOut", left)
-		}
+		s.notProved(proof, client, probe.URL)
+	} else if s.failing.Over(client) {
+		s.Log.Info("advertise URL proved after all", "client", client, "url", probe.URL)
 	}
 	return proof
+}
+
+// notProved tells of a worker that fails again and again at once and then at
+// growing intervals, and of all of them together no more than the quota.
+func (s *Server) notProved(proof outbound.Proof, client, url string) {
+	others, due := s.failing.Due(client, proof.Detail, s.Now())
+	if !due {
+		return
+	}
+	left, more := s.unproved.take()
+	if !more {
+		return
+	}
+	about := []any{"client", client, "url", url, "reason", proof.Detail}
+	if proof.Err != nil {
+		about = append(about, "error", proof.Err.Error())
+	}
+	s.Log.Warn("advertise URL not proved", append(about, "others", others, "leftOut", left)...)
 }
 
 // proofs are the outcomes in the directory's words.
@@ -130,7 +148,7 @@ func (s *Server) heartbeat(ctx context.Context, p *passport.Principal, q *api.He
 	known := err == nil
 	b := ownership.Beat{Session: q.SessionID, Heard: heard, Headroom: q.Headroom, Draining: q.Draining, Acks: q.Acks, HasAcks: q.HasAcks}
 	if known && q.Challenge != "" {
-		proof := s.prove(ctx, outbound.Probe{URL: w.URL, Secret: w.Secret, Challenge: q.Challenge, Value: q.ChallengeValue}, "session "+q.SessionID)
+		proof := s.prove(ctx, outbound.Probe{URL: w.URL, Secret: w.Secret, Challenge: q.Challenge, Value: q.ChallengeValue}, w.ClientID)
 		b.Proof = proofs[proof.Outcome]
 	}
 	g, err := s.Directory.Beat(ctx, b)

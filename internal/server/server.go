@@ -47,6 +47,9 @@ type Config struct {
 	Boot func(context.Context) error
 	// Probe reports whether this node can resolve ids now.
 	Probe func(context.Context) error
+	// Blocked says why this node must resolve no id, "" while it may; no I/O.
+	// What it says is known for sure, so it counts at once and in public.
+	Blocked func() string
 	// Workers is how many this node knows; no I/O.
 	Workers func() int
 	// Loops start after Boot and run until the very end of the drain.
@@ -84,7 +87,14 @@ func (s *Server) Health() Health {
 	s.mu.Lock()
 	status := s.ready.word()
 	s.mu.Unlock()
-	return Health{status, int64(time.Since(s.started).Seconds()), s.cfg.Workers(), s.cfg.Version, s.cfg.StoreFormat}
+	h := Health{status, int64(time.Since(s.started).Seconds()), s.cfg.Workers(), s.cfg.Version, s.cfg.StoreFormat, ""}
+	if status != Draining {
+		h.Reason = s.cfg.Blocked()
+	}
+	if status == Ready && h.Reason != "" {
+		h.Status = Unavailable
+	}
+	return h
 }
 
 // Lag is the worst scheduler lag since the last heartbeat line.
