@@ -29,6 +29,7 @@ type Options struct {
 	PlaceRate  float64       // new ids per client and second on this node; 0: no limit
 	Node       string        // names this node in events
 	Hints      int           // remembered owners; 100,000 if 0
+	EnrolChunk int           // rows restated in one commit; 2,000 if 0, which is well below what stalls a server (L4)
 
 	Now     func() time.Time                               // monotonic; time.Now if nil
 	Rand    rand.Source                                    // time-seeded if nil; guarded by the Directory
@@ -73,6 +74,9 @@ func New(o Options) *Directory {
 	}
 	if o.Hints == 0 {
 		o.Hints = 100_000
+	}
+	if o.EnrolChunk == 0 {
+		o.EnrolChunk = 2000
 	}
 	if o.Now == nil {
 		o.Now = time.Now

@@ -287,10 +287,10 @@ func (w *World) storeFault(f Fault, n *Node) func() {
 		if f.Kind == "restart empty" {
 			im = nil
 		}
-		return w.replaceAfter(im, s.offset)
+		return w.replaceAfter(im, s.ahead())
 	case "restore":
 		if old := w.snapshot; old != nil && w.Now > s.since+w.Lease {
-			return w.replaceAfter(old, s.offset)
+			return w.replaceAfter(old, s.ahead())
 		}
 	case "failover", "split":
 		if w.Now < s.since+2*time.Second {
@@ -301,7 +301,8 @@ func (w *World) storeFault(f Fault, n *Node) func() {
 		// Steps below the tolerance are covered by the slack of leases; larger
 		// ones only a node that was there before and after can notice.
 		if to := w.skew(f); w.watching() {
-			s.offset, w.stepped = to, w.Now
+			s.step(to - s.ahead())
+			w.stepped = w.Now
 		}
 	case "store away":
 		s.down = true

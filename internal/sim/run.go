@@ -38,7 +38,7 @@ func PlanOf(seed uint64) []Fault {
 func setupOf(seed uint64) Setup {
 	r := rand.New(rand.NewPCG(seed, 5))
 	s := Setup{Seed: seed, Nodes: 1 + r.IntN(3), Buckets: 1 + r.IntN(4), Hostnames: r.IntN(4) == 0,
-		Lease: time.Duration(8+r.IntN(8)) * time.Second, PlaceLimit: int64(10 + r.IntN(60)), Slack: time.Second}
+		Lease: time.Duration(8+r.IntN(8)) * time.Second, PlaceLimit: int64(10 + r.IntN(60)), Slack: time.Second, Chunk: 2}
 	s.Mixed = r.IntN(4) == 0
 	if r.IntN(3) == 0 {
 		s.Lag = 4 * time.Second

@@ -1,7 +1,6 @@
 package sim
 
 import (
-	"context"
 	"fmt"
 	"hash/fnv"
 	"math/rand/v2"
@@ -25,6 +24,7 @@ type Setup struct {
 	Lag        time.Duration // added to cold starts (G3)
 	Hostnames  bool
 	PlaceLimit int64
+	Chunk      int  // rows restated in one commit; 0: the default
 	Still      bool // a story: every message takes a millisecond, nothing is random
 }
 
@@ -87,7 +87,7 @@ func (w *World) chance(purpose string, p float64) bool {
 	return p > 0 && w.rand(purpose).Float64() < p
 }
 
-// time is the monotonic clock of all machines.
+// time is the monotonic clock of all machines that do not sleep.
 func (w *World) time() time.Time { return start.Add(w.Now) }
 
 // Run lets d pass; the checker looks after every step.
@@ -99,30 +99,6 @@ func (w *World) Run(d time.Duration) {
 		}
 	}
 	w.check.look()
-}
-
-// A bound is a context that ends by the fake clock.
-type bound struct {
-	context.Context
-	w   *World
-	end time.Duration
-}
-
-func (w *World) within(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
-	end := w.Now + d
-	if at, ok := ctx.Deadline(); ok {
-		end = min(end, at.Sub(start))
-	}
-	return bound{context.Background(), w, end}, func() {}
-}
-
-func (b bound) Deadline() (time.Time, bool) { return start.Add(b.end), true }
-
-func (b bound) Err() error {
-	if b.w.Now >= b.end {
-		return context.DeadlineExceeded
-	}
-	return nil
 }
 
 // A trace is everything that happened, as a sum and, if kept, as text.
