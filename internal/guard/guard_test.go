@@ -365,6 +365,22 @@ func TestOldClocks(t *testing.T) {
 	}
 }
 
+// A lease may be granted on any reading: each counts, however soon it follows
+// another.
+func TestAStepBackAndFurtherAheadAtOnce(t *testing.T) {
+	r := newRig()
+	r.fine(t, 5*sec)
+	r.look()
+	r.ahead -= 800 * ms
+	if v, _, _ := r.look(); v != Sure {
+		t.Fatalf("verdict %d", v)
+	}
+	r.ahead += 1500 * ms
+	if v, _, _ := r.look(); v != Stepped {
+		t.Fatalf("gained 1.5 s on a reading of a moment ago: verdict %d", v)
+	}
+}
+
 // Whatever round trips, drift and steps there are: while every reading is
 // judged sure, the clock has not gained more than the slack in any longest
 // lease.
