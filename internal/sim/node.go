@@ -40,6 +40,7 @@ func (w *World) boot(i int) *Node {
 		n.boots, n.lease = old.boots+1, old.lease
 	}
 	w.nodes[i] = n
+	w.boots++
 	n.conn = &conn{w: w, n: n, ticked: w.Now}
 	n.conn.guard = guard.New(guard.Options{Buckets: w.Buckets, Slack: stepLimit, OnStep: func(server string) { w.note("%s: the clock of %s stepped", n.Name, server) }})
 	n.configure()

@@ -18,21 +18,22 @@ type Micros = ownership.Micros
 // A Server is one process of the store. A restart or failover makes another
 // one, with its own identity and clock.
 type Server struct {
-	w      *World
-	run    string
-	mem    *memstore.Store
-	since  time.Duration // when it came, or was wiped
-	offset time.Duration // of its clock against the nodes', at slewAt
-	slew   float64       // what it gains since then
-	slewAt time.Duration
-	gone   bool // it will never answer again
-	down   bool // nobody can reach it
-	full   bool // no memory: writes fail
-	still  bool // a primary without enough replicas: writes fail (G3)
-	slow   time.Duration
-	cut    map[int]int // buckets on a shard that is away
-	mute   int         // replies to lose
-	drop   int         // commands to fail before they do anything
+	w       *World
+	follows *Server // what it took the place of
+	run     string
+	mem     *memstore.Store
+	since   time.Duration // when it came, or was wiped
+	offset  time.Duration // of its clock against the nodes', at slewAt
+	slew    float64       // what it gains since then
+	slewAt  time.Duration
+	gone    bool // it will never answer again
+	down    bool // nobody can reach it
+	full    bool // no memory: writes fail
+	still   bool // a primary without enough replicas: writes fail (G3)
+	slow    time.Duration
+	cut     map[int]int // buckets on a shard that is away
+	mute    int         // replies to lose
+	drop    int         // commands to fail before they do anything
 
 	loseWrites, failWrites int           // the same for commits alone; for stories
 	passWrites             int           // commits that pass before those that fail
@@ -61,7 +62,10 @@ func (w *World) Replace(im *memstore.Image, offset time.Duration) {
 	old := w.server
 	old.gone = true
 	w.server = w.newServer(im, offset)
-	w.server.down = old.down
+	w.server.down, w.server.follows = old.down, old
+	if w.slewing {
+		w.slewing, w.stepped = false, w.Now
+	}
 	w.note("store: %s follows %s", w.server.run, old.run)
 }
 

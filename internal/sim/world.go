@@ -6,7 +6,6 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"pinboard/internal/memstore"
 	"pinboard/internal/ownership"
 )
 
@@ -33,19 +32,23 @@ type Setup struct {
 type World struct {
 	*Loop
 	Setup
-	nodes    []*Node
-	procs    []*Proc // every process ever started
-	listen   map[string]*Proc
-	server   *Server // what a new connection reaches
-	servers  int
-	net      *network
-	check    *checker
-	trace    trace
-	streams  map[string]*rand.Rand
-	healing  bool
-	stepped  time.Duration   // when the clock of the store last did
-	snapshot *memstore.Image // an older image of the store
-	texts    uint64          // counts session ids and secrets
+	nodes   []*Node
+	procs   []*Proc // every process ever started
+	listen  map[string]*Proc
+	server  *Server // what a new connection reaches
+	servers int
+	net     *network
+	check   *checker
+	trace   trace
+	streams map[string]*rand.Rand
+	healing bool
+	closes  time.Duration // the longest close under way when everything healed
+	stepped time.Duration // when the clock of the store last did
+	level   time.Duration // what steps and slews of the store's clock have come to
+	slewing bool          // the clock of the store is being slewed
+	saved   []*snapshot   // older images of the store
+	boots   int           // nodes that came up so far
+	texts   uint64        // counts session ids and secrets
 }
 
 // NewWorld returns a running cluster without workers.
