@@ -49,6 +49,9 @@ func (n *Node) Sleep() {
 
 // Wake ends the sleep.
 func (n *Node) Wake() {
+	if n.asleep != 0 {
+		n.woke = n.w.Now
+	}
 	n.slept = n.sleeps()
 	n.asleep = 0
 	n.Thaw()

@@ -32,7 +32,7 @@ var kinds = []string{
 	"freeze worker", "freeze node", "kill worker", "leave worker", "new worker", "kill node",
 	"wipe", "restart", "restart empty", "restore", "failover", "split", "rewind", "there and back",
 	"step", "large step", "small steps", "slew", "sleep node", "sleep host",
-	"stop node somewhere", "stop worker somewhere", "stop before write",
+	"stop node somewhere", "stop worker somewhere", "sleep node somewhere", "stop before write",
 	"store away", "bucket away", "full", "slow store", "lost replies", "failed commands",
 	"wind down", "revoke", "drain", "drain by", "eject", "slow closes", "address reuse", "rebind", "unbind",
 }
@@ -128,7 +128,7 @@ func (w *World) fault(f Fault) (undo func()) {
 		return w.clockFault(f, n)
 	case "rewind", "there and back":
 		return w.historyFault(f)
-	case "stop node somewhere", "stop worker somewhere", "stop before write":
+	case "stop node somewhere", "stop worker somewhere", "sleep node somewhere", "stop before write":
 		return w.stopFault(f, n, p)
 	case "kill worker", "leave worker", "new worker", "address reuse", "slow closes", "rebind":
 		return w.workerFault(f, p)

@@ -178,10 +178,16 @@ func (w *World) stopFault(f Fault, n *Node, p *Proc) func() {
 		return nil
 	case "stop worker somewhere":
 		host, thaw = &p.Host, p.Thaw
+	case "sleep node somewhere":
+		thaw = func() { n.Wake(); n.since = w.Now }
+		f.For *= 2
 	}
 	host.trip = 1 + int(f.Size/time.Millisecond)%400
 	host.tripped = func() {
 		w.note("%s: stops", host.Name)
+		if f.Kind == "sleep node somewhere" {
+			n.asleep = w.Now
+		}
 		w.At(f.For, thaw)
 	}
 	return func() { host.trip = 0 }

@@ -27,6 +27,7 @@ type Node struct {
 	flows  []*flow
 	stall  time.Duration // the next request stops for so long between look and write
 	slept  time.Duration // how long its own clock stood still, before
+	woke   time.Duration // when it last did; 0 never
 	asleep time.Duration // since when it does; 0 it does not
 }
 
@@ -202,6 +203,7 @@ func (n *Node) Serve(q Ask) Outcome {
 	bg := context.Background()
 	avoid, placedAgain, settled := "", false, false
 	for resolves := 0; ; {
+		slept := n.sleeps()
 		p, err := n.dir.Resolve(bg, directory.Request{Host: q.Host, Affinity: q.Affinity, Avoid: avoid,
 			Address: pinboard.Address{Namespace: q.NS, ID: q.ID}})
 		if err != nil {
@@ -210,7 +212,8 @@ func (n *Node) Serve(q Ask) Outcome {
 		}
 		n.w.check.resolved(n, &p)
 		to := n.dial(p.Worker.URL)
-		late := n.now().Sub(p.Sent) > pinboard.LimitsFor(n.lease).Age
+		// As pinboard.Elapsed: a sleep since the resolve counts.
+		late := n.now().Sub(p.Sent)+n.sleeps()-slept > pinboard.LimitsFor(n.lease).Age
 		n.stop()
 		if late {
 			if resolves++; resolves > 2 {
