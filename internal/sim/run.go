@@ -205,19 +205,36 @@ func (w *World) live() {
 		id := fmt.Sprint("id", i)
 		quick[id] = !w.Hostnames && w.plain(ownership.Key{Env: ownership.World, Namespace: "/t", ID: id})
 	}
-	w.Run(2*w.Lease + slack + w.backoff())
+	back := func(id string) bool { return w.since(began, id) }
+	w.runUntil(2*w.Lease+slack+w.backoff(), back)
 	for i := range ids {
-		if id := fmt.Sprint("id", i); quick[id] && w.plain(ownership.Key{Env: ownership.World, Namespace: "/t", ID: id}) && !w.since(began, id) && !w.broken() {
+		if id := fmt.Sprint("id", i); quick[id] && w.plain(ownership.Key{Env: ownership.World, Namespace: "/t", ID: id}) && !back(id) && !w.broken() {
 			w.check.fail("%s was not served within two leases and a restatement: %s", id, w.rowText(id))
 		}
 	}
-	w.Run(4*w.Lease + slack + w.closes)
+	late := 4*w.Lease + slack + w.closes
 	if w.Hostnames {
-		w.Run(14 * w.Lease) // a takeover settles for ten leases
+		late += 14 * w.Lease // a takeover settles for ten leases
 	}
+	w.runUntil(late, back)
 	for i := range ids {
-		if id := fmt.Sprint("id", i); !w.since(began, id) && !w.broken() {
+		if id := fmt.Sprint("id", i); !back(id) && !w.broken() {
 			w.check.fail("%s was not served within six leases: %s", id, w.rowText(id))
+		}
+	}
+}
+
+// runUntil lets d pass, or less if every id is back before, but a lease at least.
+func (w *World) runUntil(d time.Duration, back func(id string) bool) {
+	for began := w.Now; w.Now < began+d && !w.broken(); w.Run(time.Second) {
+		missing := 0
+		for i := range ids {
+			if !back(fmt.Sprint("id", i)) {
+				missing++
+			}
+		}
+		if missing == 0 && w.Now >= began+w.Lease {
+			return
 		}
 	}
 }
