@@ -260,12 +260,15 @@ func (w *World) since(t time.Duration, id string) bool {
 	return false
 }
 
-// plain reports a row under no order, not closing and not held.
+// plain reports a row under no order, not held, and nobody that closes the id.
 func (w *World) plain(k ownership.Key) (plain bool) {
 	w.peekAt(k.Bucket(w.Buckets), func(tx *ownership.Tx) {
 		r := tx.Row(k)
 		plain = r == nil || r.Kind == ownership.Placed && r.Wind == 0
 	})
+	for _, in := range w.check.holders[k] {
+		plain = plain && !in.closing
+	}
 	return plain
 }
 
