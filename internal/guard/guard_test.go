@@ -224,6 +224,25 @@ func TestANodeThatSlept(t *testing.T) {
 	}
 }
 
+// A reading may come before anybody told the guard of the sleep: it asks the
+// machine. Where that did not sleep, the clock stepped.
+func TestAReadingRightBehindASleep(t *testing.T) {
+	for _, slept := range []int64{0, 60 * sec} {
+		r := newRig()
+		var asleep Local
+		r.g.o.Asleep = func() Local { return asleep }
+		r.fine(t, 20*sec)
+		r.ahead += 60 * sec
+		asleep += slept
+		switch v, doubt, sure := r.look(); {
+		case slept == 0 && (v != Stepped || doubt != ownership.ClockStepped):
+			t.Errorf("a step: verdict %d, doubt %q", v, doubt)
+		case slept > 0 && (v == Stepped || doubt != "" || sure):
+			t.Errorf("a sleep: verdict %d, doubt %q, sure %v", v, doubt, sure)
+		}
+	}
+}
+
 // What the record said before the node woke proves nothing.
 func TestAnOldWatchVouchesForNothing(t *testing.T) {
 	r := newRig()
