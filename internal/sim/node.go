@@ -43,7 +43,8 @@ func (w *World) boot(i int) *Node {
 	w.nodes[i] = n
 	w.boots++
 	n.conn = &conn{w: w, n: n, ticked: w.Now}
-	n.conn.guard = guard.New(guard.Options{Buckets: w.Buckets, Slack: stepLimit, OnStep: func(server string) { w.note("%s: the clock of %s stepped", n.Name, server) }})
+	n.conn.guard = guard.New(guard.Options{Buckets: w.Buckets, Slack: stepLimit, Asleep: func() guard.Local { return n.sleeps().Microseconds() },
+		OnStep: func(server string) { w.note("%s: the clock of %s stepped", n.Name, server) }})
 	n.configure()
 	w.Go(&n.Host, func() {
 		for n.dir.Touch(context.Background()) != nil {
@@ -80,7 +81,10 @@ func (n *Node) pulse() {
 func (n *Node) tick() {
 	for {
 		n.conn.tick()
-		n.w.Sleep(time.Second)
+		// A timer counts on behind a sleep: requests may come before it ends.
+		for at := n.own() + time.Second; n.own() < at; {
+			n.w.Sleep(at - n.own())
+		}
 	}
 }
 
