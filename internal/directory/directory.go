@@ -32,6 +32,7 @@ type Options struct {
 	Version    string        // of this node, and the format of what it stores: told to the other nodes (Meet)
 	Format     int
 	Hints      int // remembered owners; 100,000 if 0
+	EnrolChunk int // rows restated in one commit; 2,000 if 0, which is well below what stalls a server (L4)
 
 	Now     func() time.Time                               // monotonic; time.Now if nil
 	Rand    rand.Source                                    // time-seeded if nil; guarded by the Directory
@@ -79,6 +80,9 @@ func New(o Options) *Directory {
 	}
 	if o.Hints == 0 {
 		o.Hints = 100_000
+	}
+	if o.EnrolChunk == 0 {
+		o.EnrolChunk = 2000
 	}
 	if o.Now == nil {
 		o.Now = time.Now

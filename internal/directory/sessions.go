@@ -11,7 +11,6 @@ import (
 )
 
 const (
-	enrolChunk = 2000            // rows restated in one commit; well below what stalls a server (L4)
 	callTime   = 4 * time.Second // what a worker's call may take in all; its client waits 5 s
 	mutateTime = 5 * time.Second // receipt + 5 s: later a mutation does nothing (R5)
 )
@@ -163,7 +162,7 @@ func enrolSelect(w *ownership.Worker, rows []ownership.Key, prev string) ownersh
 func (d *Directory) enrol(ctx context.Context, b int, e ownership.Enrol, claims []ownership.Key) (last ownership.Enrolled, dups []ownership.Key, err error) {
 	e.Seen = pinboard.Epoch(d.seen[b].Load())
 	for first := true; first || len(claims) > 0; first = false {
-		n := min(enrolChunk, len(claims))
+		n := min(d.o.EnrolChunk, len(claims))
 		e.Claims, claims = claims[:n], claims[n:]
 		e.Last = len(claims) == 0
 		var minted []*ownership.Mint

@@ -88,7 +88,7 @@ func (d *delivery) write() outcome {
 		d.discard()
 		return interrupted
 	}
-	if d.p.cfg.Now().Sub(d.place.Sent) > d.p.cfg.Limits.Age {
+	if pinboard.Elapsed(d.place.Sent, d.p.cfg.Now()) > d.p.cfg.Limits.Age {
 		d.from.back(u)
 		d.putBack()
 		return late

@@ -37,7 +37,7 @@ func (s *Story) Do(line string) string {
 		s.ask(args)
 	case "run":
 		s.w.Run(args.duration(0))
-	case "freeze", "thaw", "kill", "boot", "leave":
+	case "freeze", "thaw", "sleep", "wake", "kill", "boot", "leave":
 		s.host(verb, args.word(0))
 	case "cut", "mend":
 		by := map[string]int{"cut": 1, "mend": -1}[verb]
@@ -131,7 +131,7 @@ func (w words) text(name, otherwise string) string {
 func (s *Story) cluster(a words) {
 	s.procs = map[string]*Proc{}
 	s.w = NewWorld(Setup{Seed: 1, Still: true, Nodes: a.num("nodes", 1), Buckets: a.num("buckets", 1), Lease: a.span("lease", 15*time.Second),
-		Lag: a.span("lag", 0), Slack: a.span("slack", 0), Hostnames: a.has("hostnames"), PlaceLimit: int64(a.num("limit", 0))})
+		Lag: a.span("lag", 0), Slack: a.span("slack", 0), Chunk: a.num("chunk", 0), Hostnames: a.has("hostnames"), PlaceLimit: int64(a.num("limit", 0))})
 	for i, v := range strings.Split(a.text("leases", ""), ",") {
 		if v != "" {
 			n := s.w.nodes[i]
@@ -211,6 +211,10 @@ func (s *Story) host(verb, name string) {
 			n.Freeze()
 		case "thaw":
 			n.Thaw()
+		case "sleep":
+			n.Sleep()
+		case "wake":
+			n.Wake()
 		case "kill":
 			n.Kill()
 		case "boot":
@@ -249,17 +253,23 @@ func (s *Story) store(a words) {
 	case "save":
 		s.saved = srv.mem.Image()
 	case "restart":
-		w.Replace(srv.mem.Image(), srv.offset+a.span("skew", 0))
+		w.Replace(srv.mem.Image(), srv.ahead()+a.span("skew", 0))
+	case "rewind": // an older image under the same identity
+		srv.mem.Restart(srv.run, s.saved)
+	case "slew": // a share of time that its clock gains, for a while
+		rate := must(strconv.ParseFloat(strings.TrimSuffix(a.word(1), "%"), 64))
+		srv.rate(rate / 100)
+		w.At(a.span("for", time.Minute), func() { srv.rate(0) })
 	case "return": // of the first server, with what its replica has by now
-		w.Replace(srv.mem.Image(), srv.offset)
+		w.Replace(srv.mem.Image(), srv.ahead())
 		w.server.name("run1")
 		s.say("it is run1 again")
 	case "empty":
-		w.Replace(nil, srv.offset)
+		w.Replace(nil, srv.ahead())
 	case "restore":
-		w.Replace(s.saved, srv.offset+a.span("skew", 0))
+		w.Replace(s.saved, srv.ahead()+a.span("skew", 0))
 	case "step":
-		srv.offset += a.duration(1)
+		srv.step(a.duration(1))
 	case "away":
 		srv.down = true
 	case "back":
@@ -378,6 +388,9 @@ func (s *Story) call(verb string, a words) {
 			s.say("released %d", freed)
 		}
 	})
+	if a.has("later") {
+		return
+	}
 	for limit := s.w.Now + 15*time.Second; !r.said && s.w.Step(limit); {
 		s.w.check.look()
 	}

@@ -72,7 +72,8 @@ type Proc struct {
 	queue     []directory.Release
 	flushing  bool
 	nudge     func()
-	hops      int // nodes taken in turn
+	next      time.Duration // when it calls again by itself
+	hops      int           // nodes taken in turn
 
 	sdk     *goSDK        // the Go SDK, if it runs here
 	granted time.Duration // the latest end of a lease that it was told of
@@ -138,6 +139,7 @@ func (p *Proc) loop() {
 
 // pause waits until d has passed or something wants a call at once.
 func (p *Proc) pause(d time.Duration) {
+	p.next = p.w.Now + d
 	p.nudge = p.w.waker()
 	p.w.At(d, p.nudge)
 	p.w.park()
