@@ -36,7 +36,7 @@ step staticcheck scripts/staticcheck.sh
 # so many timers of testing/synctest that the detector's own runtime crashes
 # now and then (golang/go#78156).
 plain='Alloc|NeverTwoOwners'
-shared="internal/ownership internal/directory internal/memstore internal/redisstore internal/registry internal/proxy
+shared="internal/ownership internal/guard internal/directory internal/memstore internal/redisstore internal/registry internal/proxy
   internal/server internal/passport internal/outbound worker client"
 racy=()
 for package in $shared; do
