@@ -16,13 +16,13 @@ import (
 func TestCrowdsAreTold(t *testing.T) {
 	var told []directory.Crowd
 	w := newWorld(t, 1, func(o *directory.Options) { o.Crowded = func(c directory.Crowd) { told = append(told, c) } }).warm()
-	n := 0
+	n, reports := 0, true
 	var workers []*proc
 	join := func(name string) { workers = append(workers, w.proc(name, "/t").register(0)) }
 	place := func(many int, r directory.Request) (last directory.Placement) {
 		t.Helper()
 		for range many {
-			if n++; n%10 == 0 { // each id weighs on a worker until it reports
+			if n++; n%10 == 0 && reports { // each id weighs on a worker until it reports
 				w.after(2 * time.Second)
 				for _, p := range workers {
 					p.mustBeat(0)
@@ -44,7 +44,7 @@ func TestCrowdsAreTold(t *testing.T) {
 		t.Errorf("there is no other worker: %v", told)
 	}
 	join("w2")
-	for range 60 {
+	for range 120 {
 		place(1, one)
 		place(2, directory.Request{})
 	}
@@ -71,5 +71,10 @@ func TestCrowdsAreTold(t *testing.T) {
 	place(600, directory.Request{Affinity: "10.0.0.3", Caller: p.Worker.Session})
 	if len(told) > 0 {
 		t.Errorf("callers keep their instances beside them: %v", told)
+	}
+	reports = false // placed faster than workers report, a key's ids are spread
+	place(1000, directory.Request{Affinity: "10.0.0.4"})
+	if len(told) > 0 {
+		t.Errorf("a key whose ids are spread: %v", told)
 	}
 }
