@@ -123,7 +123,7 @@ func (s *state) minted(n int, out *ownership.Writes) {
 		}
 		s.top[id] = max(s.top[id], m.Epoch)
 		if o, ok := s.b.Source().Session(r.Session); ok {
-			s.log[id] = append(slices.Clone(s.log[id]), placed{m.Epoch, o.Worker.Process})
+			s.log[id] = append(s.relevant(id), placed{m.Epoch, o.Worker.Process})
 		}
 		s.nodes[n].seen = max(s.nodes[n].seen, m.Epoch)
 	}

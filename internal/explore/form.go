@@ -38,7 +38,7 @@ func (f *former) proc(i int) {
 			f.flag(in.live, in.closing, in.releasing, in.lapsed, in.slow)
 			f.epoch(in.epoch)
 			if in.closing {
-				f.since(in.since, tick)
+				f.since(in.since, patience)
 			}
 		}
 		m := s.fenceMark(p, id)

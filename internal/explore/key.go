@@ -2,6 +2,7 @@ package explore
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/sha256"
 	"encoding/binary"
 	"slices"
@@ -259,39 +260,44 @@ func (s *state) fenceMark(p *proc, id int) *mark {
 // storeMayLose reports that content may still go back behind what nodes saw.
 func (s *state) storeMayLose() bool { return s.left > 0 || s.hasOld }
 
-// relevant are the placements of id that an older copy could contradict.
+// relevant are the placements of id that an adoption can still run into: behind
+// everything that may live on, the first of another process.
 func (s *state) relevant(id int) (out []placed) {
-	for _, x := range s.log[id] {
-		if s.older(id, x) {
-			out = append(out, x)
+	s.behind(id, func(epoch pinboard.Epoch, process string) {
+		at := -1
+		for i, x := range s.log[id] {
+			if x.process != process && x.epoch > epoch && (at < 0 || x.epoch < s.log[id][at].epoch) {
+				at = i
+			}
 		}
-	}
+		if at >= 0 && !slices.Contains(out, s.log[id][at]) {
+			out = append(out, s.log[id][at])
+		}
+	})
+	slices.SortFunc(out, func(a, b placed) int { return cmp.Compare(a.epoch, b.epoch) })
 	return out
 }
 
-// older reports that some other process may still have or get an instance from
-// before x.
-func (s *state) older(id int, x placed) bool {
+// behind calls f for every epoch and process that has an instance of id or may
+// get one.
+func (s *state) behind(id int, f func(pinboard.Epoch, string)) {
 	for i := range s.procs {
-		if in := &s.procs[i].inst[id]; in.on && in.epoch < x.epoch && s.processOf(i) != x.process {
-			return true
+		if in := &s.procs[i].inst[id]; in.on {
+			f(in.epoch, s.processOf(i))
 		}
 	}
 	for i := range s.fwds {
-		if f := &s.fwds[i]; f.id == id && f.epoch < x.epoch && f.process != x.process {
-			return true
+		if x := &s.fwds[i]; x.id == id {
+			f(x.epoch, x.process)
 		}
 	}
 	for _, b := range s.contents() {
-		r, ok := b.Source().Row(s.w.key(id))
-		if !ok || r.Kind != ownership.Placed || r.Epoch >= x.epoch {
-			continue
-		}
-		if o, ok := b.Source().Session(r.Session); ok && o.Worker.Process != x.process {
-			return true
+		if r, ok := b.Source().Row(s.w.key(id)); ok && r.Kind == ownership.Placed {
+			if o, ok := b.Source().Session(r.Session); ok {
+				f(r.Epoch, o.Worker.Process)
+			}
 		}
 	}
-	return false
 }
 
 // epoch is a rank; one near or above the clock also has its distance, in the

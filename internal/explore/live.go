@@ -127,7 +127,10 @@ func (s *state) recover() {
 	alive := false
 	for i := range s.procs {
 		p := &s.procs[i]
-		p.paused = false
+		if p.paused {
+			p.paused = false
+			p.overdue(s.now)
+		}
 		for id := range p.inst {
 			p.inst[id].slow = false
 		}

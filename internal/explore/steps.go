@@ -86,6 +86,7 @@ func (s *state) worker(i int, out emit) {
 	case p.paused:
 		t := s.clone()
 		t.procs[i].paused = false
+		t.procs[i].overdue(s.now)
 		out(step{kind: thaws, a: i}, t)
 		return
 	}
@@ -208,6 +209,9 @@ func (s *state) tick() {
 	for i := range s.procs {
 		p := &s.procs[i]
 		p.due = !p.dead
+		if !p.paused {
+			p.overdue(s.now)
+		}
 		if p.waits && s.now-p.sent >= patience {
 			p.waits = false
 		}

@@ -59,8 +59,18 @@ func (p *proc) closed(id int, now Micros) {
 		}
 		p.queue = append(p.queue, queued{id, in.epoch})
 	}
-	if !in.releasing || p.session == "" {
+	if in.since = now; !in.releasing || p.session == "" {
 		*in = instance{}
+	}
+}
+
+// overdue drops closed instances whose release takes too long: the client waits
+// no longer, and goes on with the release beside.
+func (p *proc) overdue(now Micros) {
+	for id := range p.inst {
+		if in := &p.inst[id]; in.on && !in.live && now-in.since >= patience {
+			*in = instance{}
+		}
 	}
 }
 
