@@ -23,6 +23,7 @@ part "long tests" env PINBOARD_NIGHTLY=1 go test -race -skip 'Alloc|NeverTwoOwne
 cat .cache/recoveries.txt
 part "simulation" go test ./internal/sim -run 'TestSeeds$' -count 1 -timeout 3h -v -sim.seeds=10000
 part "faults put into the rules, each to be noticed" go run ./internal/sim/mutate
+part "every guard that a script finds, taken away" go run ./internal/mutants
 part "every client release" .cache/venv/bin/python -m pytest -q -n 6 -m nightly interop
 
 if [ ${#failed[@]} -gt 0 ]; then
