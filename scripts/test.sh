@@ -27,6 +27,8 @@ gotest() { # gotest NAME ARGUMENTS...
 
 step gofmt scripts/unformatted.sh
 step vet go vet ./...
+step tidy go mod tidy -diff
+step staticcheck scripts/staticcheck.sh
 
 # Packages whose goroutines share memory run under the race detector, one at a
 # time: many tests measure time. Two kinds of tests run without it: allocation

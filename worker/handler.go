@@ -151,7 +151,7 @@ func rawPath(r *http.Request) string {
 // namespaceOf is a pinboard.Prefix over the classes.
 func (h *Handler) namespaceOf(path string) (longest int) {
 	for ns := range h.classes {
-		if len(ns) > longest && strings.HasPrefix(path, ns) && (len(path) == len(ns) || path[len(ns)] == '/') {
+		if len(ns) > longest && pinboard.InNamespace(path, ns) {
 			longest = len(ns)
 		}
 	}

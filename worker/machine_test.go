@@ -22,6 +22,7 @@ var past = map[string][]string{
 // in a simulation the requests come from elsewhere.
 func TestEverythingGoesThroughTheMachine(t *testing.T) {
 	set := token.NewFileSet()
+	//lint:ignore SA1019 the package has no build tags, and go/packages would be a module more
 	packages, err := parser.ParseDir(set, ".", func(f fs.FileInfo) bool { return !strings.HasSuffix(f.Name(), "_test.go") }, 0)
 	if err != nil || packages["worker"] == nil {
 		t.Fatal(err)

@@ -24,6 +24,7 @@ import (
 	"pinboard/internal/redisstore"
 	"pinboard/internal/registry"
 	"pinboard/internal/server"
+	"pinboard/internal/wait"
 )
 
 const (
@@ -124,7 +125,7 @@ func (n *node) boot(ctx context.Context) error {
 		if told.fresh(err) {
 			n.log.Warn("not every bucket can be opened, trying on", "error", oneLine(err.Error()))
 		}
-		if !pause(ctx, retryStore) {
+		if !wait.For(ctx, retryStore) {
 			return ctx.Err()
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"pinboard/internal/memstore"
 	"pinboard/internal/ownership"
 	"pinboard/internal/redisstore"
+	"pinboard/internal/wait"
 )
 
 // retryStore is the pause between attempts to reach the store at the start.
@@ -61,20 +62,9 @@ func (c *Config) openStore(ctx context.Context, log *slog.Logger) (store, error)
 		case told.fresh(err):
 			log.Warn("the store cannot be reached, trying on", "error", err.Error(), "attempt", attempt)
 		}
-		if !pause(ctx, retryStore) {
+		if !wait.For(ctx, retryStore) {
 			return store{}, ctx.Err()
 		}
-	}
-}
-
-func pause(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-ctx.Done():
-		return false
 	}
 }
 

@@ -69,6 +69,7 @@ type WindDown struct {
 	Host      string // hostname mode: whose id; "" where it is not ambiguous
 	Namespace string
 	ID        string
+	Process   string // only if this process owns it; "" whoever does
 	Deadline  *time.Duration
 }
 

@@ -255,7 +255,7 @@ func (d *Directory) Prefix(path string) int {
 		return 0
 	}
 	for _, ns := range *list {
-		if strings.HasPrefix(path, ns) && (len(path) == len(ns) || path[len(ns)] == '/') {
+		if pinboard.InNamespace(path, ns) {
 			return len(ns)
 		}
 	}

@@ -18,13 +18,12 @@ const (
 
 // A rig is one node, one server and one bucket there, under control.
 type rig struct {
-	g       *Guard
-	at      Local // the node's clock
-	ahead   int64 // the server's clock against it
-	server  string
-	st      State
-	steps   int
-	watches ownership.Watch
+	g      *Guard
+	at     Local // the node's clock
+	ahead  int64 // the server's clock against it
+	server string
+	st     State
+	steps  int
 }
 
 func newRig() *rig {

@@ -22,22 +22,23 @@ var rules = map[string]rule{
 
 	"internal/ownership/storetest": {[]string{".", "internal/ownership", "internal/directory"}, "the suite that every store runs"},
 	"internal/memstore":            {[]string{".", "internal/ownership"}, "an adapter of the store port"},
-	"internal/redisstore":          {[]string{".", "internal/ownership", "internal/guard", "internal/rawsock"}, "an adapter of the store port"},
+	"internal/redisstore":          {[]string{".", "internal/ownership", "internal/guard", "internal/rawsock", "internal/wait"}, "an adapter of the store port"},
 
 	"internal/passport": {[]string{"."}, "who may do what, from the operator's document alone"},
-	"internal/outbound": {[]string{".", "api"}, "requests to workers besides forwards"},
+	"internal/outbound": {[]string{".", "api", "internal/wait"}, "requests to workers besides forwards"},
 	"internal/registry": {[]string{".", "api", "internal/ownership", "internal/directory", "internal/passport", "internal/outbound"},
 		"the one sideways import among adapters is registry -> outbound"},
 	"internal/rawsock": {nil, "system calls, of nobody in particular"},
-	"internal/proxy": {[]string{".", "internal/h1", "internal/ownership", "internal/directory", "internal/attest", "internal/rawsock"},
+	"internal/wait":    {nil, "waits, for nobody in particular"},
+	"internal/proxy": {[]string{".", "internal/h1", "internal/ownership", "internal/directory", "internal/attest", "internal/rawsock", "internal/wait"},
 		"the data plane declares its own resolver and holds no store"},
 	"worker": {[]string{".", "api", "client", "internal/attest", "internal/seam"}, "public SDK: never the directory"},
 
 	"internal/metrics": {[]string{"."}, "observers are plain functions; only codes come from the vocabulary"},
-	"internal/server":  {nil, "runs whatever it is given: front, boot, loops"},
+	"internal/server":  {[]string{"internal/wait"}, "runs whatever it is given: front, boot, loops"},
 	"cmd/pinboard": {[]string{".", "api", "client", "internal/ownership", "internal/directory", "internal/memstore", "internal/redisstore",
 		"internal/passport", "internal/outbound", "internal/registry", "internal/attest", "internal/proxy",
-		"internal/metrics", "internal/server"}, "wiring"},
+		"internal/metrics", "internal/server", "internal/wait"}, "wiring"},
 
 	"internal/sim": {[]string{".", "api", "worker", "internal/ownership", "internal/guard", "internal/directory", "internal/memstore", "internal/pick",
 		"internal/registry", "internal/outbound", "internal/passport", "internal/attest", "internal/seam"}, "the rules and the SDK under one fake clock"},

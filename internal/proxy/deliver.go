@@ -140,6 +140,9 @@ func (d *delivery) seal(b []byte) []byte {
 	b = append(b, "\r\nPinboard-Attestation: "...)
 	b = d.p.cfg.Mint(b, w, d.caller, d.depth)
 	b = append(b, "\r\n"...)
+	if d.foreign {
+		b = append(b, hopsLine...)
+	}
 	if w.SendSecret {
 		b = append(b, "X-Pinned-Proxy-Secret: "...)
 		b = append(b, w.Secret...)

@@ -4,8 +4,10 @@ import (
 	"net/netip"
 	"strings"
 	"testing"
+	"time"
 
 	"pinboard"
+	"pinboard/internal/attest"
 	"pinboard/internal/directory"
 	"pinboard/internal/proxy"
 )
@@ -239,6 +241,11 @@ func TestOldDialectsGetTheirPathAndSecret(t *testing.T) {
 }
 
 func TestInstanceCalls(t *testing.T) {
+	// A published test of the client compares these bodies whole.
+	exactly := map[string]string{
+		"invalid_session_secret": `{"error":"invalid session secret"}`,
+		"caller_mismatch":        `{"error":"caller placement mismatch"}`,
+	}
 	const from, session, secret = "Pinboard-From: /t/me\r\n", "Pinboard-Session: s-me\r\n", "Pinboard-Session-Secret: hush\r\n"
 	for _, test := range []struct{ name, fields, code, attestation string }{
 		{"proven", from + session + secret, "", "/t/me.1"},
@@ -276,6 +283,9 @@ func TestInstanceCalls(t *testing.T) {
 			if got.line("Pinboard-Error") != test.code {
 				t.Fatalf("client got %q", got.head)
 			}
+			if want := exactly[test.code]; want != "" && got.body != want {
+				t.Errorf("body %q, want %q", got.body, want)
+			}
 			if test.code != "" {
 				if len(s.deliveries())+len(w.dir.resolved()) > 0 {
 					t.Error("a refused call was resolved")
@@ -289,6 +299,32 @@ func TestInstanceCalls(t *testing.T) {
 				t.Errorf("resolved for caller %q", caller)
 			}
 		})
+	}
+}
+
+// A request of another fleet passes once, marked; marked it has come full circle.
+func TestARequestOfAnotherFleetPassesOnce(t *testing.T) {
+	token := string(attest.Append(nil, "secret", "elsewhere", "", 0, time.Now()))
+	foreign, hops := "Pinboard-Attestation: "+token+"\r\n", "Pinboard-Hops: 1\r\n"
+	unsigned := "Pinboard-Attestation: " + token[:strings.LastIndexByte(token, '.')] + ".\r\n"
+	for _, test := range []struct{ name, fields, status, hops string }{
+		{"once", foreign, "200", "1"},
+		{"twice", foreign + hops, "508", ""},
+		{"twice, any signature", hops + unsigned, "508", ""},
+		{"twice, among others", "Pinboard-Attestation: x\r\n" + foreign + hops, "508", ""},
+		{"only the mark", hops, "200", ""},
+		{"no attestation of any fleet", "Pinboard-Attestation: forged\r\n" + hops, "200", ""},
+	} {
+		w := newWorld(t)
+		s := newScripted(t, replying(okAnswer))
+		w.dir.place(s.Worker)
+		got := w.ask("GET /t/a HTTP/1.1\r\nHost: h\r\n" + test.fields + "\r\n")
+		if got.head[9:12] != test.status {
+			t.Errorf("%s: %q", test.name, got.head)
+		}
+		if d := s.deliveries(); test.status == "200" && (len(d) != 1 || d[0].line("Pinboard-Hops") != test.hops || strings.Contains(d[0].head, token)) {
+			t.Errorf("%s: the worker got %q", test.name, d)
+		}
 	}
 }
 

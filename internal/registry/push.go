@@ -2,6 +2,7 @@ package registry
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"pinboard/api"
@@ -52,7 +53,7 @@ func (s *Server) chosen(ctx context.Context, p *passport.Principal, sel api.Sele
 		}
 		return nil, err
 	}
-	return w, mayOrder(p, w.Hostname, w.Namespaces...)
+	return w, s.mayOrder(ctx, p, w.Hostname, w.Namespaces...)
 }
 
 // newest is the session that a client serves with now.
@@ -93,12 +94,15 @@ func (s *Server) record(ctx context.Context, w *ownership.Worker, q *api.Push) (
 
 // recordOne is an order for one id of the worker's.
 func (s *Server) recordOne(ctx context.Context, w *ownership.Worker, q *api.Push) (bool, error) {
-	o := directory.WindDown{Namespace: q.Namespace, ID: q.ID}
+	o := directory.WindDown{Namespace: q.Namespace, ID: q.ID, Process: w.Process}
 	if o.Namespace == "" {
 		if len(w.Namespaces) != 1 {
 			return false, &api.FieldError{Field: "namespace", Want: "required: the worker serves several"}
 		}
 		o.Namespace = w.Namespaces[0]
+	}
+	if !slices.Contains(w.Namespaces, o.Namespace) { // the token is judged by what the worker serves
+		return false, &api.FieldError{Field: "namespace", Want: "want one that the worker serves"}
 	}
 	if w.Hostname != ownership.World {
 		o.Host = w.Hostname

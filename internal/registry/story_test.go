@@ -117,9 +117,9 @@ func TestNotAWorker(t *testing.T) {
 	w := h.process("c1")
 	target := w.url
 	w.url = loop.URL
-	w.register().is(t, 503, "challenge answered 404")
+	w.register().is(t, 503, "challenge answered wrongly")
 	w.url = loop.URL + "/registry"
-	w.register().is(t, 503, "challenge answered 404")
+	w.register().is(t, 503, "challenge answered wrongly")
 	if hits != 2 {
 		t.Errorf("%d requests for two registrations", hits)
 	}
@@ -128,9 +128,9 @@ func TestNotAWorker(t *testing.T) {
 	}))
 	defer away.Close()
 	w.url = away.URL
-	w.register().is(t, 503, "challenge answered with a redirect")
+	w.register().is(t, 503, "challenge answered wrongly")
 	w.url = h.process("other").url
-	w.register().is(t, 503, "challenge refused")
+	w.register().is(t, 503, "challenge answered wrongly")
 	w.url = "http://127.0.0.1:1"
 	if a := w.register(); a.header.Get("Retry-After") == "" {
 		t.Errorf("%v", a.header)
@@ -164,7 +164,7 @@ func TestDegraded(t *testing.T) {
 	w.answer = 0
 	w.beat("").is(t, 200)
 	h.place("/t/a")
-	if !strings.Contains(h.logs.String(), "challenge refused") || !strings.Contains(h.logs.String(), "challenge answered 500") {
+	if !strings.Contains(h.logs.String(), "reason=refused") || !strings.Contains(h.logs.String(), `reason="answered 500"`) {
 		t.Errorf("the log must say why: %s", h.logs)
 	}
 	w.answer = 500

@@ -11,6 +11,8 @@ import (
 	"os"
 	"sync"
 	"time"
+
+	"pinboard/internal/wait"
 )
 
 // Front is the data plane. It owns every connection of the listener.
@@ -146,7 +148,7 @@ func (s *Server) watch(ctx context.Context) error {
 			return nil
 		}
 		s.observe(err)
-		if !sleep(ctx, probeEvery) {
+		if !wait.For(ctx, probeEvery) {
 			return nil
 		}
 	}

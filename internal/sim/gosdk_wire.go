@@ -68,17 +68,17 @@ type prober struct {
 }
 
 // Prove asks whoever listens at the URL.
-func (b prober) Prove(_ context.Context, q outbound.Probe) (outbound.Outcome, string) {
+func (b prober) Prove(_ context.Context, q outbound.Probe) outbound.Proof {
 	n := b.n
 	p := n.w.listen[q.URL]
 	if p == nil {
-		return outbound.Unproved, "nobody listens"
+		return outbound.Proof{Detail: "nobody listens"}
 	}
 	got, ok := call(n.w, n.Name, p.Name, &p.Host, 2*time.Second, func() outbound.Outcome { return p.proves(q) })
 	if !ok {
-		return outbound.Unproved, "no answer"
+		return outbound.Proof{Detail: "no answer"}
 	}
-	return got, "not proved"
+	return outbound.Proof{Outcome: got, Answered: true, Detail: "not proved"}
 }
 
 // proves is a worker's answer to a challenge as a node reads it.
