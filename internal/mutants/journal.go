@@ -142,5 +142,5 @@ func (r *result) silence() string {
 	if !r.Reached {
 		return "no test runs it"
 	}
-	return fmt.Sprintf("%d tests run it", r.Silent)
+	return fmt.Sprintf("%d runs of it", r.Silent)
 }

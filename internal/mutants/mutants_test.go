@@ -166,7 +166,7 @@ func TestNobodyNoticed(t *testing.T) {
 // TestPage: the part of the hand-written list stays.
 func TestPage(t *testing.T) {
 	m := &mutant{id: "a.go f: a || b -> true", group: "rules"}
-	j := &journal{results: map[string]result{m.id: {ID: m.id, Reached: true, Column: "unit", By: "directory: TestX"}}}
+	j := &journal{results: map[string]result{m.id: {ID: m.id, Reached: true, Column: "unit", By: "directory: TestX", Asked: []string{"stories"}}}}
 	name := filepath.Join(t.TempDir(), "page.md")
 	if err := os.WriteFile(name, []byte("# By hand\n"+heading+"\nold\n"), 0o600); err != nil {
 		t.Fatal(err)

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"time"
 )
@@ -15,8 +16,8 @@ const preface = heading + `
 
 Written by ` + "`go run ./internal/mutants -write docs/mutations.md`" + `; ` + "`make nightly`" + ` runs it and fails if a guard can go unnoticed.
 ` + "`make test`" + ` tries those in changed lines, for three minutes at most. A program finds every condition, comparison and argument of
-time and order, and takes each away. Suites are asked in the order of the columns, the first that notices ends it: "–" means asked
-and silent, an empty field not asked. What no test can notice is explained in internal/mutants/equivalent.txt.
+time and order, and takes each away. The cheapest suite is asked first, and the first that notices ends it: "–" means asked and
+silent, an empty field not asked. What no test can notice is explained in internal/mutants/equivalent.txt.
 
 `
 
@@ -95,13 +96,11 @@ func (j *journal) tables(w *weave, explained map[string]string) string {
 // cells are the four columns of suites.
 func (r *result) cells() string {
 	var b strings.Builder
-	asked := r.Reached
 	for _, c := range columns {
 		switch {
 		case c == r.Column:
 			b.WriteString(" " + r.By + " |")
-			asked = false
-		case asked:
+		case slices.Contains(r.Asked, c):
 			b.WriteString(" – |")
 		default:
 			b.WriteString(" |")

@@ -162,7 +162,8 @@ type result struct {
 	Column  string        // of the suite that noticed; "" none
 	By      string        // the test
 	Took    time.Duration // until it was noticed, or all of it
-	Silent  int           // tests that ran its code and noticed nothing
+	Silent  int           // runs of its code that noticed nothing
+	Asked   []string      // columns of those
 	Cut     bool          // the time for it was over before every test had run
 	Reached bool
 }
@@ -189,6 +190,9 @@ func (b *bench) try(ctx context.Context, m *mutant, may []string) result {
 			break
 		}
 		r.Silent++
+		if !slices.Contains(r.Asked, t.suite.column) {
+			r.Asked = append(r.Asked, t.suite.column)
+		}
 	}
 	r.Took = time.Since(began)
 	return r
