@@ -103,6 +103,9 @@ func TestBucketsAreForEver(t *testing.T) {
 	if got := key("a").Bucket(1 << 20); got != 929207 {
 		t.Errorf("bucket %d", got)
 	}
+	if got := key("an-id-that-is-longer-than-one-block-of-the-hash").Bucket(1 << 20); got != 283352 {
+		t.Errorf("bucket %d of a long id", got)
+	}
 }
 
 func TestAColdDisplacedBinding(t *testing.T) {
