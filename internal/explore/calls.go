@@ -136,9 +136,6 @@ func (s *state) enrolled(c *call, out *ownership.Enrolled, err error) answer {
 	if err != nil {
 		return answer{}
 	}
-	if out.Displaced {
-		s.update(c.node, func(tx *ownership.Tx, p *ownership.Rules) { p.BeginWait(tx, c.worker) })
-	}
 	a := answer{kind: granted, session: c.worker.Session, drain: out.Drain}
 	for _, k := range out.Duplicates {
 		a.duplicates = append(a.duplicates, s.w.idOf(k))
@@ -168,6 +165,9 @@ func (c *call) pulse(s *state, proof ownership.Proof) ownership.Pulse {
 func (s *state) doBeat(c *call) answer {
 	var r ownership.Renewal
 	s.update(c.node, func(tx *ownership.Tx, p *ownership.Rules) { r = p.Renew(tx, c.pulse(s, ownership.ProofOK)) })
+	if r.Displaced {
+		s.update(c.node, func(tx *ownership.Tx, p *ownership.Rules) { p.BeginWait(tx, r.Worker) })
+	}
 	return s.beaten(c, &r)
 }
 

@@ -241,8 +241,8 @@ func (s *state) orders(n, id int, try attempt) {
 	run := func(kind stepKind, do rule) {
 		try(kind, n, id, 0, func(t *state) bool { t.update(n, do); return true })
 	}
-	run(WindDown, func(tx *ownership.Tx, p *ownership.Rules) { p.WindDown(tx, k, &noTime, "m"+itoa(s.serial)) })
-	run(Revoke, func(tx *ownership.Tx, p *ownership.Rules) { p.WindDown(tx, k, nil, "m"+itoa(s.serial)) })
+	run(WindDown, func(tx *ownership.Tx, p *ownership.Rules) { p.WindDown(tx, k, &noTime, "m"+itoa(s.serial), "") })
+	run(Revoke, func(tx *ownership.Tx, p *ownership.Rules) { p.WindDown(tx, k, nil, "m"+itoa(s.serial), "") })
 	if id > 0 {
 		return
 	}

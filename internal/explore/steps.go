@@ -266,7 +266,14 @@ func (s *state) request(n, id, host int, out emit) {
 	var no error
 	t.update(n, func(tx *ownership.Tx, p *ownership.Rules) {
 		var refusal, got = error(nil), ownership.Found{}
-		fd, r := p.Lookup(tx, t.query(&f))
+		q := t.query(&f)
+		fd, r := p.Lookup(tx, q)
+		for _, heir := range tx.Roster() { // as a node asks again with a worker of the asking hostname (H3)
+			if fd.Heirless {
+				q.Heir = heir.Worker.Session
+				fd, r = p.Lookup(tx, q)
+			}
+		}
 		if got = fd; r != nil {
 			refusal = r
 		}

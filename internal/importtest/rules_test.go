@@ -45,6 +45,7 @@ var rules = map[string]rule{
 		"internal/registry", "internal/outbound", "internal/passport", "internal/attest", "internal/seam"}, "the rules and the SDK under one fake clock"},
 	"internal/explore":    {[]string{".", "internal/ownership", "internal/memstore"}, "every state of small worlds, over the rules and the commit that ship"},
 	"internal/sim/mutate": {nil, "breaks rules on purpose and runs the tests that must notice"},
+	"internal/mutants":    {nil, "takes guards away by itself and runs the tests that must notice"},
 	"internal/importtest": {nil, "reads source files"},
 	"internal/rawtest":    {nil, "a second opinion on the wire shares no line with what it judges"},
 	"internal/seam":       {nil, "the clock and waits of the SDK, no matter what for"},
@@ -77,7 +78,7 @@ func mayInTests(pkg string) bool {
 // testSupport packages exist for tests only.
 func testSupport(pkg string) bool {
 	switch pkg {
-	case "internal/rawtest", "internal/freeze", "internal/redistest", "internal/ownership/storetest", "internal/sim", "internal/sim/mutate", "internal/explore", "internal/importtest", "internal/fieldtest", "internal/faults":
+	case "internal/rawtest", "internal/freeze", "internal/redistest", "internal/ownership/storetest", "internal/sim", "internal/sim/mutate", "internal/explore", "internal/mutants", "internal/importtest", "internal/fieldtest", "internal/faults":
 		return true
 	}
 	return false
