@@ -38,6 +38,7 @@ func (s *Story) Do(line string) string {
 	case "run":
 		s.w.Run(args.duration(0))
 	case "freeze", "thaw", "sleep", "wake", "kill", "boot", "leave":
+		s.w.other = args.num("buckets", 0)
 		s.host(verb, args.word(0))
 	case "cut", "mend":
 		by := map[string]int{"cut": 1, "mend": -1}[verb]
@@ -249,7 +250,7 @@ func (s *Story) store(a words) {
 	num := func() int { return must(strconv.Atoi(a.word(1))) }
 	switch a.word(0) {
 	case "wipe":
-		srv.mem.Wipe()
+		srv.wipe()
 	case "save":
 		s.saved = srv.mem.Image()
 	case "restart":
