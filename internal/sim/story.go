@@ -261,8 +261,12 @@ func (s *Story) store(a words) {
 		rate := must(strconv.ParseFloat(strings.TrimSuffix(a.word(1), "%"), 64))
 		srv.rate(rate / 100)
 		w.At(a.span("for", time.Minute), func() { srv.rate(0) })
-	case "return": // of the first server, with what its replica has by now
-		w.Replace(srv.mem.Image(), srv.ahead())
+	case "return": // of the first server, with what its replica has by now or it was saved with
+		im := srv.mem.Image()
+		if a.has("saved") {
+			im = s.saved
+		}
+		w.Replace(im, srv.ahead())
 		w.server.name("run1")
 		s.say("it is run1 again")
 	case "empty":
