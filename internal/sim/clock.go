@@ -19,7 +19,7 @@ func (s *Server) ahead() time.Duration {
 // step sets the clock.
 func (s *Server) step(by time.Duration) { s.offset += by }
 
-// run makes the clock gain at a rate from now on, as a time daemon slews it.
+// rate makes the clock gain at a rate from now on, as a time daemon slews it.
 func (s *Server) rate(slew float64) {
 	s.offset, s.slew, s.slewAt = s.ahead(), slew, s.w.Now
 }

@@ -30,7 +30,7 @@ func (f Fault) String() string {
 var kinds = []string{
 	"cut node worker", "cut node store", "cut worker node", "deaf", "lose", "slow", "repeat",
 	"freeze worker", "freeze node", "kill worker", "leave worker", "new worker", "kill node",
-	"wipe", "restart", "restart empty", "restore", "failover", "split", "rewind", "there and back",
+	"wipe", "restart", "restart empty", "restore", "failover", "split", "rewind", "there and back", "other header",
 	"step", "large step", "small steps", "slew", "sleep node", "sleep host",
 	"stop node somewhere", "stop worker somewhere", "sleep node somewhere", "stop before write",
 	"store away", "bucket away", "full", "slow store", "lost replies", "failed commands",
@@ -287,8 +287,7 @@ func (w *World) storeFault(f Fault, n *Node) func() {
 	switch f.Kind {
 	case "wipe":
 		if w.mayForget(s.ahead()) {
-			s.mem.Wipe()
-			s.since = w.Now
+			s.wipe()
 		}
 	case "restart", "restart empty":
 		im := s.mem.Image()
@@ -297,7 +296,7 @@ func (w *World) storeFault(f Fault, n *Node) func() {
 		}
 		return w.replaceAfter(im, s.ahead())
 	case "restore":
-		if x := w.older(f.Size); x != nil && w.Now > s.since+w.Lease {
+		if x := w.older(f.Size); x != nil && !w.mixed() && w.Now > s.since+w.Lease {
 			return w.replaceAfter(x.image, s.ahead())
 		}
 	case "failover", "split":
@@ -305,6 +304,8 @@ func (w *World) storeFault(f Fault, n *Node) func() {
 			return nil // the replica would miss the very beginning of this server
 		}
 		return w.failover(f, n)
+	case "other header":
+		return w.mix(n)
 	case "store away":
 		s.down = true
 		return func() { s.down = false; w.server.down = false }

@@ -65,8 +65,9 @@ func (w *World) missed(x *snapshot) bool {
 // (docs/guarantees.md, assumptions 4 and 5).
 func (w *World) mayForget(ahead time.Duration) bool {
 	now := w.time().Add(ahead).UnixMicro()
-	for b := range w.Buckets {
-		if now+w.server.state(b).Longest <= Micros(w.check.bucket[b]) {
+	longest := w.server.state(0).Longest
+	for _, minted := range w.check.bucket {
+		if now+longest <= Micros(minted) {
 			return false
 		}
 	}
@@ -77,7 +78,7 @@ func (w *World) mayForget(ahead time.Duration) bool {
 // identity.
 func (w *World) historyFault(f Fault) func() {
 	s, x := w.server, w.older(f.Size)
-	if x == nil || !w.watching() || !w.missed(x) || !w.mayForget(s.ahead()) {
+	if x == nil || w.mixed() || !w.watching() || !w.missed(x) || !w.mayForget(s.ahead()) {
 		return nil
 	}
 	switch f.Kind {
@@ -118,7 +119,7 @@ func (w *World) clockFault(f Fault, n *Node) func() {
 		if f.A%2 == 0 {
 			by = -by
 		}
-		if w.watching() {
+		if w.watching() && !w.mixed() {
 			s.step(by)
 			w.level += by
 			w.stepped = w.Now

@@ -17,33 +17,37 @@ import (
 // around it: the registry's handlers and the loop of the data plane.
 type Node struct {
 	Host
-	w      *World
-	at     int
-	boots  int
-	since  time.Duration // when it came up or thawed
-	lease  time.Duration
-	dir    *directory.Directory
-	conn   *conn
-	flows  []*flow
-	stall  time.Duration // the next request stops for so long between look and write
-	slept  time.Duration // how long its own clock stood still, before
-	woke   time.Duration // when it last did; 0 never
-	asleep time.Duration // since when it does; 0 it does not
+	w       *World
+	at      int
+	boots   int
+	buckets int           // that it takes the store to have
+	since   time.Duration // when it came up or thawed
+	lease   time.Duration
+	dir     *directory.Directory
+	conn    *conn
+	flows   []*flow
+	stall   time.Duration // the next request stops for so long between look and write
+	slept   time.Duration // how long its own clock stood still, before
+	woke    time.Duration // when it last did; 0 never
+	asleep  time.Duration // since when it does; 0 it does not
 }
 
 // boot starts the node of that number, as a new process.
 func (w *World) boot(i int) *Node {
-	n := &Node{Host: Host{Name: fmt.Sprint("n", i+1), loop: w.Loop}, w: w, at: i, lease: w.Lease, since: w.Now}
+	n := &Node{Host: Host{Name: fmt.Sprint("n", i+1), loop: w.Loop}, w: w, at: i, lease: w.Lease, since: w.Now, buckets: w.Buckets}
 	if w.Mixed && i > 0 {
 		n.lease = w.Lease * time.Duration(6+i) / 10 // in the middle of a roll
 	}
 	if old := w.nodes[i]; old != nil {
 		n.boots, n.lease = old.boots+1, old.lease
+		if w.other > 0 {
+			n.buckets, w.other = w.other, 0
+		}
 	}
 	w.nodes[i] = n
 	w.boots++
-	n.conn = &conn{w: w, n: n, ticked: w.Now}
-	n.conn.guard = guard.New(guard.Options{Buckets: w.Buckets, Slack: stepLimit, Asleep: func() guard.Local { return n.sleeps().Microseconds() },
+	n.conn = &conn{w: w, n: n, ticked: w.Now, verified: map[int]string{}}
+	n.conn.guard = guard.New(guard.Options{Buckets: 2 * w.Buckets, Slack: stepLimit, Asleep: func() guard.Local { return n.sleeps().Microseconds() },
 		OnStep: func(server string) { w.note("%s: the clock of %s stepped", n.Name, server) }})
 	n.configure()
 	w.Go(&n.Host, func() {
@@ -72,7 +76,9 @@ func (n *Node) configure() {
 func (n *Node) pulse() {
 	for {
 		n.w.Sleep(time.Second)
-		for b := range n.w.Buckets {
+		ctx, _ := n.within(context.Background(), opTime)
+		_ = n.conn.compare(ctx)
+		for b := range n.buckets {
 			n.conn.watch(b)
 		}
 	}

@@ -166,6 +166,11 @@ func (w *World) heal() {
 	s.down, s.full, s.slow, s.mute, s.drop, s.still, s.cut = false, false, 0, 0, 0, false, map[int]int{}
 	w.endSlew()
 	w.healing = true
+	for range 20 {
+		if w.unmix(); w.mixed() {
+			w.Run(time.Second)
+		}
+	}
 	for i, n := range w.nodes {
 		if n.conn.to != nil {
 			n.conn.to.gone = true

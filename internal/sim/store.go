@@ -19,6 +19,7 @@ type Micros = ownership.Micros
 // one, with its own identity and clock.
 type Server struct {
 	w       *World
+	header  int     // buckets that it was set up with; 0: by nobody yet
 	follows *Server // what it took the place of
 	run     string
 	mem     *memstore.Store
@@ -44,7 +45,7 @@ type Server struct {
 func (w *World) newServer(im *memstore.Image, offset time.Duration) *Server {
 	w.servers++
 	s := &Server{w: w, run: "run" + string(rune('0'+w.servers%10)) + strings.Repeat("'", w.servers/10), since: w.Now, offset: offset, cut: map[int]int{}}
-	s.mem = memstore.New(memstore.Options{Buckets: w.Buckets, Server: s.run, Now: w.time, Clock: s.clock})
+	s.mem = memstore.New(memstore.Options{Buckets: 2 * w.Buckets, Server: s.run, Now: w.time, Clock: s.clock})
 	if im != nil {
 		s.mem.Restart(s.run, im)
 	}
@@ -63,6 +64,9 @@ func (w *World) Replace(im *memstore.Image, offset time.Duration) {
 	old.gone = true
 	w.server = w.newServer(im, offset)
 	w.server.down, w.server.follows = old.down, old
+	if im != nil {
+		w.server.header = old.header
+	}
 	if w.slewing {
 		w.slewing, w.stepped = false, w.Now
 	}
@@ -90,9 +94,11 @@ type conn struct {
 	n  *Node
 	to *Server // nil: whatever is current
 
-	guard  *guard.Guard  // the real one
-	ticked time.Duration // when the node last found itself running, by its own clock
-	slept  time.Duration // what it knew of its sleep then
+	guard    *guard.Guard   // the real one
+	verified map[int]string // by bucket: the generation that the header was read for
+	differs  bool           // this node disagrees with the header
+	ticked   time.Duration  // when the node last found itself running, by its own clock
+	slept    time.Duration  // what it knew of its sleep then
 }
 
 func (c *conn) server() *Server {
@@ -107,14 +113,15 @@ func (c *conn) oldNow(gen string) (Micros, bool) { return c.guard.OldNow(gen, c.
 
 // A verdict is what became of a command at the server.
 type verdict struct {
-	err  error
-	run  string
-	now  Micros
-	peek ownership.Peek
-	hit  bool
-	rows []ownership.Walked
-	next string
-	ok   bool // committed, or nothing to commit
+	err    error
+	run    string
+	now    Micros
+	header int
+	peek   ownership.Peek
+	hit    bool
+	rows   []ownership.Walked
+	next   string
+	ok     bool // committed, or nothing to commit
 
 	at      time.Duration // when it came, by the node's own clock
 	reading guard.Reading
@@ -186,7 +193,7 @@ func (c *conn) send(ctx context.Context, b int, write bool, do func(*Server) ver
 }
 
 // Buckets implements ownership.Store.
-func (c *conn) Buckets() int { return c.w.Buckets }
+func (c *conn) Buckets() int { return c.n.buckets }
 
 // Update implements ownership.Store.
 func (c *conn) Update(ctx context.Context, b int, sel ownership.Select, rule func(*ownership.Tx) error) error {
@@ -235,7 +242,7 @@ func (c *conn) see(ctx context.Context, b int, rule func(*ownership.Tx) error) (
 		case !sure || v.trust == guard.Unsure:
 			return nil, nil
 		case doubt == told:
-			return t, nil
+			return t, c.agree(ctx, b, t.state.Gen)
 		default:
 			told = doubt
 		}
@@ -257,7 +264,7 @@ func (c *conn) watch(b int) {
 		})
 		return verdict{now: t.now}
 	})
-	if err != nil {
+	if err != nil || c.differs {
 		return
 	}
 	t.sent, t.got = sent, v.at
@@ -276,6 +283,9 @@ func (c *conn) atOnce(ctx context.Context, b int, rule func(*ownership.Tx) error
 	s := c.server()
 	if s.gone || s.down || s.cut[b] > 0 || s.full || s.still || c.w.net.cut[[2]string{c.n.Name, "store"}] > 0 {
 		return errAway
+	}
+	if c.differs {
+		return errDisagrees
 	}
 	known, now := c.guard.Known(b), c.local()
 	reading := guard.Reading{Server: s.run, Now: s.clock(), Sent: now, Received: now}

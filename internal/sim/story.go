@@ -38,6 +38,7 @@ func (s *Story) Do(line string) string {
 	case "run":
 		s.w.Run(args.duration(0))
 	case "freeze", "thaw", "sleep", "wake", "kill", "boot", "leave":
+		s.w.other = args.num("buckets", 0)
 		s.host(verb, args.word(0))
 	case "cut", "mend":
 		by := map[string]int{"cut": 1, "mend": -1}[verb]
@@ -249,7 +250,7 @@ func (s *Story) store(a words) {
 	num := func() int { return must(strconv.Atoi(a.word(1))) }
 	switch a.word(0) {
 	case "wipe":
-		srv.mem.Wipe()
+		srv.wipe()
 	case "save":
 		s.saved = srv.mem.Image()
 	case "restart":
@@ -260,8 +261,12 @@ func (s *Story) store(a words) {
 		rate := must(strconv.ParseFloat(strings.TrimSuffix(a.word(1), "%"), 64))
 		srv.rate(rate / 100)
 		w.At(a.span("for", time.Minute), func() { srv.rate(0) })
-	case "return": // of the first server, with what its replica has by now
-		w.Replace(srv.mem.Image(), srv.ahead())
+	case "return": // of the first server, with what its replica has by now or it was saved with
+		im := srv.mem.Image()
+		if a.has("saved") {
+			im = s.saved
+		}
+		w.Replace(im, srv.ahead())
 		w.server.name("run1")
 		s.say("it is run1 again")
 	case "empty":

@@ -47,6 +47,7 @@ type World struct {
 	level   time.Duration // what steps and slews of the store's clock have come to
 	slewing bool          // the clock of the store is being slewed
 	saved   []*snapshot   // older images of the store
+	other   int           // buckets that the next node to come up has; 0: as all
 	boots   int           // nodes that came up so far
 	texts   uint64        // counts session ids and secrets
 }

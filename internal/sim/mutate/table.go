@@ -89,6 +89,7 @@ var faults = []fault{
 	one("G3", "the lag of replicas is not waited for", rules, "Cold: tx.Now + longest + p.Lag,", "Cold: tx.Now + longest,"),
 	one("G4", "a stepped clock changes nothing", rules, "	case tx.Doubt != \"\":\n		p.generation(tx, longest, tx.Doubt)\n", ""),
 	one("G4", "each reading is compared with the last one alone", watcher, "	from := r.Received - window - pause\n", "	from := r.Received\n"),
+	one("G4", "a node takes its own sleep for a step of the store's clock", guards, "(s.slept || g.dozed())", "s.slept"),
 	one("G4", "a slow reply may hide a step", watcher, "	case hi-w.leastLo.best() > limit+spare:\n		return Unsure, false\n", ""),
 	one("G4", "a step while the node slept is believed to be its own sleep", judge, "	case r.Received-s.asked > vouching:\n		return ownership.ClockStepped, true\n	}\n	return \"\", false", "	}\n	return \"\", true"),
 	one("G4", "a record of before the sleep vouches for it", judge, "w.Until >= s.wake", "true"),
