@@ -232,6 +232,9 @@ func (f *former) binding(b *ownership.Binding) {
 	f.flag(b.Env != "")
 	f.num(b.Epoch)
 	f.ahead(b.Wait)
+	f.ahead(b.By)
+	f.flag(b.Was != "")
+	f.num(b.WasEpoch)
 }
 
 func (f *former) orders(src ownership.Source, process string) {

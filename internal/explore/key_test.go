@@ -55,14 +55,14 @@ func successors(s *state) (keys []Key) {
 // leaves out because no rule of a world looks at them.
 var looked = map[reflect.Type][]string{
 	reflect.TypeFor[ownership.Row](): {"Kind", "Session", "Epoch", "Nonce", "Since", "Others", "Until", "Made", "Wind", "Claim", "Taken",
-		"-Tag"},
+		"-Tag", "-Twin"},
 	reflect.TypeFor[ownership.Lease](): {"Gen", "Until", "TTL", "At", "Headroom", "HeardAt", "Beaten", "OwnDrain", "Drain", "DrainAt", "Degraded",
 		"FailSince", "ProvedAt", "ReplacedBy", "State", "Ordered", "Acks", "Aborts", "Ejected", "DisplacedBy", "DisplacedAt"},
 	reflect.TypeFor[ownership.State]():   {"Phase", "Asked", "Free", "Behind", "-Next"},
 	reflect.TypeFor[ownership.Session](): {"Worker", "Lease"},
 	reflect.TypeFor[ownership.Meta]():    {"Gen", "Cold", "Longest", "-Since"},
 	reflect.TypeFor[ownership.Order]():   {"MsgID", "Key", "Epoch", "Revoke", "Evict", "Delivered", "Acked", "Passed"},
-	reflect.TypeFor[ownership.Binding](): {"Env", "Epoch", "Wait"},
+	reflect.TypeFor[ownership.Binding](): {"Env", "Epoch", "Wait", "By", "Was", "WasEpoch"},
 }
 
 // TestTheFormKnowsEveryField: a new field of a stored record must find its
