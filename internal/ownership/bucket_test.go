@@ -13,7 +13,6 @@ type memory struct {
 	rules    Rules
 	meta     Meta
 	doubt    Cause
-	last     Tx // the last run
 	rows     map[Key]Row
 	sessions map[string]Session
 	index    map[string]string
