@@ -322,7 +322,7 @@ func TestWhoVouches(t *testing.T) {
 		{"extended before", "run", 4, ownership.Watch{Number: 4, Until: 49}, 0, false},
 		{"another watch", "run", 4, ownership.Watch{Number: 5, Until: 50}, 0, false},
 		{"never seen", "run", 0, ownership.Watch{Number: 0, Until: 50}, 0, false},
-		{"of another server", "other", 4, ownership.Watch{Number: 4, Until: 50}, 0, false},
+		{"of another server", "other", 4, ownership.Watch{Number: 5, Until: 50}, 0, false},
 		{"a step is open", "run", 4, ownership.Watch{Number: 4, Until: 50}, 1, false},
 	} {
 		g := New(Options{Buckets: 1, Slack: sec})

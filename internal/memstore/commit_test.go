@@ -234,3 +234,22 @@ func alter(b *bucket, how func(s *ownership.Session)) {
 	how(&s)
 	b.sessions["s1"] = s
 }
+
+// TestAHitTellsOfDrains: the worker's own and the operator's.
+func TestAHitTellsOfDrains(t *testing.T) {
+	for _, own := range []bool{false, true} {
+		for _, ordered := range []bool{false, true} {
+			s := newStore()
+			s.write(t, func(tx *ownership.Tx) {
+				tx.PutMeta(ownership.Meta{Gen: "run@1"})
+				tx.PutSession(ownership.Session{Worker: &ownership.Worker{Session: "s1"},
+					Lease: ownership.Lease{Gen: "run@1", Until: now + 1, OwnDrain: own, Drain: ordered}})
+				tx.PutRow(key("a"), ownership.Row{Kind: ownership.Placed, Session: "s1"})
+			})
+			p, ok, err := s.Peek(context.Background(), 0, ownership.Hint{Key: key("a"), Session: "s1"})
+			if err != nil || !ok || p.Draining != (own || ordered) || p.Settling {
+				t.Errorf("own %v, ordered %v: %+v %v %v", own, ordered, p, ok, err)
+			}
+		}
+	}
+}
