@@ -55,11 +55,11 @@ func (w *World) boot(i int) *Node {
 			w.Sleep(500 * time.Millisecond)
 		}
 		w.note("%s: is up", n.Name)
-		w.Go(&n.Host, n.pulse)
 		w.Go(&n.Host, n.tick)
 		w.Go(&n.Host, n.recheck)
 		w.Go(&n.Host, n.keep)
 	})
+	w.Go(&n.Host, n.pulse) // from the start: who disagrees with the header is not up until it agrees
 	return n
 }
 

@@ -166,10 +166,9 @@ func (w *World) heal() {
 	s.down, s.full, s.slow, s.mute, s.drop, s.still, s.cut = false, false, 0, 0, 0, false, map[int]int{}
 	w.endSlew()
 	w.healing = true
-	for range 20 {
-		if w.unmix(); w.mixed() {
-			w.Run(time.Second)
-		}
+	for w.mixed() { // again, if a late command of a node that ended set the store up
+		w.unmix()
+		w.Run(time.Second)
 	}
 	for i, n := range w.nodes {
 		if n.conn.to != nil {
