@@ -135,7 +135,7 @@ func (s *state) plain(p *proc) bool {
 	m := s.b.Meta()
 	return ok && x.Gen == m.Gen && ownership.ServerOf(m.Gen) == serverName(s.server) && s.doubtOf(0) == "" && x.Phase == ownership.Serving && x.Beaten &&
 		s.clock() < x.Until && x.ReplacedBy == "" && !x.Ejected && x.DisplacedBy == "" && x.Drain == p.drains && x.OwnDrain == p.leaving &&
-		len(p.acks) == 0 && len(s.b.Source().Orders(x.Worker.Process)) == 0 && !s.w.Hostnames
+		len(p.acks) == 0 && len(s.b.Source().Orders(x.Worker.Process)) == 0 && !s.w.Hostnames && !s.w.Shared && x.Degraded == 0 && !p.leaving
 }
 
 // do2 is a call with its challenge: a register without one does nothing.
