@@ -175,9 +175,9 @@ func (s *state) takeBackOrders(alive bool) {
 func (s *state) work(i int) {
 	p := &s.procs[i]
 	for range 3 {
-		if s.calling1(p) {
+		if s.mayCall(p) {
 			c := s.calling(i, 0)
-			a := s.do2(c)
+			a := s.challenged(c)
 			s.take(c, &a)
 		}
 	}

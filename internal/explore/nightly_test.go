@@ -21,6 +21,8 @@ var nights = []World{
 	{Name: "pairs of everything", Workers: 2, Symmetric: true, Budget: 2, Faults: everything},
 	{Name: "older copies with everything", Workers: 2, Symmetric: true, Budget: 2, Faults: append([]stepKind{Older}, everything...)},
 	{Name: "clock and pause", Workers: 2, Symmetric: true, Budget: 2, Slack: true, Faults: []stepKind{StepLittle, StepFar, Pause, LoseAnswer, SlowCommit}},
+	{Name: "a little step and a pause", Workers: 2, Symmetric: true, Budget: 2, Slack: true, Faults: []stepKind{StepLittle, Pause}},
+	{Name: "a slow commit and a pause", Workers: 2, Symmetric: true, Budget: 2, Faults: []stepKind{SlowCommit, Pause}},
 	{Name: "two nodes", Workers: 2, Nodes: 2, Forwards: 2, Symmetric: true, Budget: 1, Faults: everything},
 	{Name: "two forwards", Workers: 2, Forwards: 2, Symmetric: true, Budget: 1, Faults: everything},
 	{Name: "orders", Workers: 2, Symmetric: true, Budget: 2, Faults: []stepKind{WindDown, Revoke, Drain, Want, SlowClose, LoseAnswer, Crash, Restart}},
