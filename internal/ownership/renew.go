@@ -192,9 +192,7 @@ func (p *Rules) SetDrain(tx *Tx, session string, on bool, deadline *time.Duratio
 	if s == nil || s.over() {
 		return false
 	}
-	if s.Drain, s.DrainAt = on, 0; on {
-		s.due() // what it has no instance of it would refuse until the drain ends
-	}
+	s.Drain, s.DrainAt = on, 0
 	if on && deadline != nil {
 		s.DrainAt = tx.Now + max(deadline.Microseconds(), 1)
 	}
