@@ -35,8 +35,8 @@ func (s *state) rulesOf(n int) *ownership.Rules {
 	return &r
 }
 
-// doubtOf is what the node's guard holds against the content (G1, G4;
-// TestTheGuardAgrees compares it with internal/guard).
+// doubtOf is what the node's guard holds against the content (G1, G4), as in
+// internal/guard.
 func (s *state) doubtOf(n int) ownership.Cause {
 	nd, m := &s.nodes[n], s.b.Meta()
 	switch {

@@ -25,6 +25,7 @@ type call struct {
 	sent       Micros // by the worker
 	heard      Micros // by the node
 	awaited    bool   // somebody waits for the answer
+	proof      ownership.Proof
 	worker     *ownership.Worker
 	claims     []ownership.Key
 	prev       string
@@ -65,6 +66,7 @@ func (s *state) calling(slot, n int) *call {
 	p.due, p.pair = false, p.pair+1
 	c := &call{kind: beat, slot: slot, life: p.life, node: n, sent: s.now, heard: s.now, awaited: true, session: p.session, acks: p.acks, drains: p.leaving}
 	if p.session != "" {
+		c.proof = s.proof(c)
 		return c
 	}
 	c.kind, c.prev = register, p.prev
@@ -90,6 +92,17 @@ func (s *state) releasing(slot, n int) *call {
 
 // proves reports that the challenge of the call ends in its process.
 func (s *state) proves(c *call) bool { return s.reached(c.slot, c.life) && !s.procs[c.slot].paused }
+
+// proof is what the challenge of a beat shows.
+func (s *state) proof(c *call) ownership.Proof {
+	switch {
+	case s.proves(c):
+		return ownership.ProofOK
+	case s.w.Shared && s.listens != c.slot && !s.procs[s.listens].dead && !s.procs[s.listens].paused && !s.procs[s.listens].leaving:
+		return ownership.ProofRefused
+	}
+	return ownership.ProofMissing
+}
 
 // reached reports that the worker's address leads to that process.
 func (s *state) reached(slot, life int) bool {
@@ -156,15 +169,15 @@ func (s *state) admits(c *call) bool {
 	return err == nil
 }
 
-func (c *call) pulse(s *state, proof ownership.Proof) ownership.Pulse {
+func (c *call) pulse(s *state) ownership.Pulse {
 	return ownership.Pulse{Longest: s.nodes[c.node].long, Beat: ownership.Beat{Session: c.session, Heard: wall(c.heard), Headroom: 100,
-		Draining: c.drains, Acks: c.acks, HasAcks: len(c.acks) > 0, Proof: proof}}
+		Draining: c.drains, Acks: c.acks, HasAcks: len(c.acks) > 0, Proof: c.proof}}
 }
 
 // doBeat is Directory.Beat in one bucket.
 func (s *state) doBeat(c *call) answer {
 	var r ownership.Renewal
-	s.update(c.node, func(tx *ownership.Tx, p *ownership.Rules) { r = p.Renew(tx, c.pulse(s, ownership.ProofOK)) })
+	s.update(c.node, func(tx *ownership.Tx, p *ownership.Rules) { r = p.Renew(tx, c.pulse(s)) })
 	if r.Displaced {
 		s.update(c.node, func(tx *ownership.Tx, p *ownership.Rules) { p.BeginWait(tx, r.Worker) })
 	}

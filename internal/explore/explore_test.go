@@ -11,6 +11,7 @@ var singles = []World{
 		LoseRelease, LateRelease, TwiceRelease, LoseForward, FailConnect, Crash, Pause, Leave, NodeDies, SlowClose, SlowCommit, Restart, Empty, Wipe}},
 	{Name: "older copy", Workers: 2, Symmetric: true, Budget: 1, Faults: []stepKind{Older}},
 	{Name: "clock", Workers: 2, Symmetric: true, Budget: 1, Slack: true, Faults: []stepKind{StepLittle, StepFar}},
+	{Name: "servers and a slow close", Workers: 2, Symmetric: true, Budget: 2, Faults: []stepKind{Wipe, SlowClose}},
 	{Name: "two forwards", Workers: 2, Forwards: 2, Symmetric: true, Budget: 1, Faults: []stepKind{FailConnect}},
 }
 

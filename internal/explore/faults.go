@@ -122,7 +122,7 @@ func (s *state) workerFaults(i int, try attempt) {
 func (s *state) callFaults(i, n int, try attempt) {
 	p := &s.procs[i]
 	make := func(t *state) (*call, bool) {
-		if !s.calling1(p) {
+		if !s.mayCall(p) {
 			return nil, false
 		}
 		return t.calling(i, n), true
@@ -131,7 +131,7 @@ func (s *state) callFaults(i, n int, try attempt) {
 	try(LoseAnswer, i, n, 0, func(t *state) bool {
 		c, ok := make(t)
 		if ok {
-			t.do2(c)
+			t.challenged(c)
 		}
 		return ok
 	})

@@ -76,7 +76,7 @@ func (f *former) nonce(n ownership.Nonce) {
 
 func (f *former) call(c *call) {
 	f.mark('c')
-	f.num(int64(c.kind), int64(c.node))
+	f.num(int64(c.kind), int64(c.node), int64(c.proof))
 	if c.kind != place {
 		f.process(f.s.process(c.slot, c.life))
 	}

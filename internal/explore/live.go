@@ -41,7 +41,7 @@ func (l *liveness) check(s *state) string {
 }
 
 // limit is what docs/guarantees.md promises: two leases and a restatement, or
-// six under a closing row or a wind-down.
+// six under a closing row, a wind-down or a drain.
 func (s *state) limit() int {
 	long := int((s.w.rules.Lease + s.w.rules.Slack) / tick)
 	for _, r := range s.b.Rows() {
@@ -50,11 +50,17 @@ func (s *state) limit() int {
 		}
 	}
 	for i := range s.procs {
-		if s.procs[i].leaving {
+		if p := &s.procs[i]; p.leaving || p.drains || s.drained(p.session) || s.w.Shared {
 			return 6*long + 2
 		}
 	}
 	return 2*long + 2
+}
+
+// drained reports that an operator's drain is on its way to the session.
+func (s *state) drained(session string) bool {
+	x, ok := s.b.Source().Session(session)
+	return ok && x.Drain
 }
 
 func (l *liveness) ticks(s *state, id int) (n int, bad string) {
@@ -139,6 +145,7 @@ func (s *state) recover() {
 	for len(s.held) > 0 {
 		s.goOn(0)
 	}
+	s.takeBackOrders(alive)
 	for i := range s.procs {
 		if p := &s.procs[i]; p.dead && !alive {
 			*p = newProc(s.w, p.life+1)
@@ -147,13 +154,30 @@ func (s *state) recover() {
 	}
 }
 
+// takeBackOrders ends an operator's drain of the last workers, and leads the
+// shared address to a process that lives.
+func (s *state) takeBackOrders(alive bool) {
+	for i := range s.procs {
+		p := &s.procs[i]
+		if p.dead || p.leaving {
+			continue
+		}
+		if session := p.session; session != "" && !alive {
+			s.update(0, func(tx *ownership.Tx, r *ownership.Rules) { r.SetDrain(tx, session, false, nil) })
+		}
+		if at := &s.procs[s.listens]; at.dead || at.leaving {
+			s.listens = i
+		}
+	}
+}
+
 // work is what one process does in a tick.
 func (s *state) work(i int) {
 	p := &s.procs[i]
 	for range 3 {
-		if s.calling1(p) {
+		if s.mayCall(p) {
 			c := s.calling(i, 0)
-			a := s.do2(c)
+			a := s.challenged(c)
 			s.take(c, &a)
 		}
 	}

@@ -47,7 +47,7 @@ func (s *state) ruleOf(c *call, r *slowResult) rule {
 	case register:
 		return func(tx *ownership.Tx, p *ownership.Rules) { r.enrolled, r.err = p.Register(tx, s.enrol(c, c.worker)) }
 	case beat:
-		return func(tx *ownership.Tx, p *ownership.Rules) { r.renewal = p.Renew(tx, c.pulse(s, ownership.ProofOK)) }
+		return func(tx *ownership.Tx, p *ownership.Rules) { r.renewal = p.Renew(tx, c.pulse(s)) }
 	case place:
 		return func(tx *ownership.Tx, p *ownership.Rules) {
 			r.found, r.mint, r.placed, _ = p.Place(tx, s.query(&c.fwd), c.session, s.nodes[c.node].seen)

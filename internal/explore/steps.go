@@ -91,10 +91,10 @@ func (s *state) worker(i int, out emit) {
 		return
 	}
 	for n := range s.nodes {
-		if s.calling1(p) && !s.plain(p) {
+		if s.mayCall(p) && !s.plain(p) {
 			t := s.clone()
 			c := t.calling(i, n)
-			a := t.do2(c)
+			a := t.challenged(c)
 			t.take(c, &a)
 			out(step{calls, i, n, 0}, t)
 		}
@@ -125,8 +125,8 @@ func (s *state) worker(i int, out emit) {
 	}
 }
 
-// calling1 reports that the worker's loop makes a call in this tick.
-func (s *state) calling1(p *proc) bool { return p.due && !p.waits && !p.over && !p.dead && !p.paused }
+// mayCall reports that the worker's loop makes a call in this tick.
+func (s *state) mayCall(p *proc) bool { return p.due && !p.waits && !p.over && !p.dead && !p.paused }
 
 // plain reports a beat that only renews: when in a tick it comes makes no
 // difference, so it comes at the end.
@@ -135,11 +135,11 @@ func (s *state) plain(p *proc) bool {
 	m := s.b.Meta()
 	return ok && x.Gen == m.Gen && ownership.ServerOf(m.Gen) == serverName(s.server) && s.doubtOf(0) == "" && x.Phase == ownership.Serving && x.Beaten &&
 		s.clock() < x.Until && x.ReplacedBy == "" && !x.Ejected && x.DisplacedBy == "" && x.Drain == p.drains && x.OwnDrain == p.leaving &&
-		len(p.acks) == 0 && len(s.b.Source().Orders(x.Worker.Process)) == 0 && !s.w.Hostnames
+		len(p.acks) == 0 && len(s.b.Source().Orders(x.Worker.Process)) == 0 && !s.w.Hostnames && !s.w.Shared && x.Degraded == 0 && !p.leaving
 }
 
-// do2 is a call with its challenge: a register without one does nothing.
-func (s *state) do2(c *call) answer {
+// challenged is a call with its challenge: a register without one does nothing.
+func (s *state) challenged(c *call) answer {
 	if c.kind == register && !s.proves(c) {
 		return answer{}
 	}
@@ -181,7 +181,7 @@ func (s *state) ready() bool {
 		if p.dead || p.paused {
 			continue
 		}
-		if s.calling1(p) && !s.plain(p) || s.flushing(i) || s.leaves(p) {
+		if s.mayCall(p) && !s.plain(p) || s.flushing(i) || s.leaves(p) {
 			return false
 		}
 		for _, in := range p.inst {
@@ -196,7 +196,7 @@ func (s *state) ready() bool {
 // tick lets time pass: what has waited too long is given up.
 func (s *state) tick() {
 	for i := range s.procs {
-		if p := &s.procs[i]; s.calling1(p) && s.plain(p) {
+		if p := &s.procs[i]; s.mayCall(p) && s.plain(p) {
 			c := s.calling(i, 0)
 			a := s.do(c)
 			s.take(c, &a)
@@ -324,7 +324,7 @@ func (s *state) arrive(i int, fails bool) {
 		to = s.listens
 	}
 	p := &s.procs[to]
-	there := !p.dead && !p.leaving && (s.w.Shared || p.life == f.life || true)
+	there := !p.dead && !p.leaving
 	if fails || !there {
 		if f.fresh {
 			s.takeBack(&f)

@@ -8,8 +8,7 @@ import (
 )
 
 // The worker's rules are those of internal/sim (worker.go, instance.go,
-// lease.go), which is compared with the real client; TestTheSimulationAgrees
-// compares the two.
+// lease.go), which is compared with the real client.
 
 func (p *proc) healthy(now Micros) bool { return !p.granted || now < p.deadline-buffer }
 func (p *proc) expired(now Micros) bool { return p.granted && now >= p.deadline }
