@@ -28,7 +28,7 @@ type options struct {
 
 func main() {
 	var o options
-	flag.StringVar(&o.target, "target", "", "only this target")
+	flag.StringVar(&o.target, "target", "", "only these targets, a comma between")
 	flag.StringVar(&o.match, "match", "", "only mutants whose name contains this")
 	flag.StringVar(&o.since, "since", "", "only lines changed since this commit; \"auto\": since the branch left main")
 	flag.StringVar(&o.write, "write", "", "the page whose table of found guards is rewritten")
@@ -88,7 +88,7 @@ func choose(w *weave, o *options) ([]*mutant, error) {
 		return nil, err
 	}
 	return slices.DeleteFunc(slices.Clone(w.mutants), func(m *mutant) bool {
-		return o.target != "" && m.group != o.target || !strings.Contains(m.id, o.match) || o.since != "" && !changed[place{m.file, m.line}]
+		return o.target != "" && !slices.Contains(strings.Split(o.target, ","), m.group) || !strings.Contains(m.id, o.match) || o.since != "" && !changed[place{m.file, m.line}]
 	}), nil
 }
 
