@@ -227,8 +227,8 @@ func (r *Request) readFields(b []byte) *pinboard.Refusal {
 	r.Close = o.close || r.Minor == 0 && !o.keepAlive
 	r.Listed = o.listed > 0
 	r.ExpectContinue = r.ExpectContinue && r.Minor == 1
-	// RFC 6455 4.1: a GET of HTTP/1.1 without a body.
-	r.WebSocket = websocket && upgrades == 1 && o.upgrade && r.Minor == 1 && r.Body == NoBody &&
+	// RFC 6455 4.1: a GET of HTTP/1.1 without a body; some fronts say its length.
+	r.WebSocket = websocket && upgrades == 1 && o.upgrade && r.Minor == 1 && !r.HasBody() &&
 		string(r.Method.Of(b)) == "GET"
 	return nil
 }

@@ -128,7 +128,7 @@ func TestWebSocketHandshakes(t *testing.T) {
 		{"two lines", "Upgrade: WebSocket", "Upgrade: websocket\r\nUpgrade: h2c", false},
 		{"not in Connection", "keep-alive, Upgrade", "keep-alive", false},
 		{"body", "Host: h", "Host: h\r\nContent-Length: 1", false},
-		{"empty body said", "Host: h", "Host: h\r\nContent-Length: 0", false},
+		{"empty body said", "Host: h", "Host: h\r\nContent-Length: 0", true},
 		{"chunked", "Host: h", "Host: h\r\nTransfer-Encoding: chunked", false},
 	} {
 		var r Request

@@ -38,6 +38,9 @@ func (x *exchange) compose(b []byte, k *worker) []byte {
 	if r.Minor == 0 {
 		drop |= h1.SetOf(h1.Expect)
 	}
+	if r.WebSocket { // a length of 0, which some workers take for a body
+		drop |= h1.SetOf(h1.ContentLength)
+	}
 	hops, limited := x.maxForwards()
 	if limited {
 		drop |= h1.SetOf(h1.MaxForwards)
