@@ -102,7 +102,8 @@ func TestFC22TrailersPass(t *testing.T) {
 			t.Errorf("%s: %q", path, m.Raw)
 		}
 	}
-	for _, te := range []string{"", "TE: trailers\r\n", "TE: trailers, deflate;q=0.5\r\n"} {
+	const listed = "Connection: TE\r\n"
+	for _, te := range []string{"", "TE: trailers\r\n", "TE: trailers\r\n" + listed, "TE: trailers, deflate;q=0.5\r\n" + listed} {
 		request := "POST /t/up HTTP/1.1\r\nHost: h\r\n" + te + "Transfer-Encoding: chunked\r\nTrailer: X-T\r\n\r\n5;x=y\r\nhello\r\n0\r\nX-T: 1\r\n" + unwanted + "\r\n"
 		m := n.do(request)
 		if !slices.Equal(m.Trailers, []rawtest.Field{{Name: "X-T", Value: "1"}}) {
@@ -112,7 +113,7 @@ func TestFC22TrailersPass(t *testing.T) {
 		if string(got.Body) != "hello" || !slices.Equal(got.Trailers, []rawtest.Field{{Name: "X-T", Value: "1"}}) || got.Get("Trailer") != "X-T" {
 			t.Errorf("the worker got %q", got.Raw)
 		}
-		if want := te != ""; got.Has("TE") != want || want && got.Get("TE") != "trailers" {
+		if want := strings.Contains(te, listed); got.Has("TE") != want || want && got.Get("TE") != "trailers" {
 			t.Errorf("TE arrived as %q for %q", got.Values("TE"), te)
 		}
 	}

@@ -26,7 +26,7 @@ type Request struct {
 	Close          bool // no request follows on this connection
 	WebSocket      bool // a handshake that may become a tunnel
 	ExpectContinue bool // the client may wait for a 100 before its body
-	Trailers       bool // TE lists trailers
+	Trailers       bool // TE lists trailers, and Connection lists TE (RFC 9110 10.1.4)
 	Listed         bool // Connection names fields to be removed
 }
 
@@ -226,6 +226,7 @@ func (r *Request) readFields(b []byte) *pinboard.Refusal {
 	}
 	r.Close = o.close || r.Minor == 0 && !o.keepAlive
 	r.Listed = o.listed > 0
+	r.Trailers = r.Trailers && o.te
 	r.ExpectContinue = r.ExpectContinue && r.Minor == 1
 	// RFC 6455 4.1: a GET of HTTP/1.1 without a body; some fronts say its length.
 	r.WebSocket = websocket && upgrades == 1 && o.upgrade && r.Minor == 1 && !r.HasBody() &&

@@ -125,8 +125,12 @@ func TestHopByHopFieldsEndHere(t *testing.T) {
 		t.Errorf("worker got %q", got)
 	}
 	w.ask("GET /t/a HTTP/1.1\r\nHost: h\r\nTE: trailers, deflate\r\nConnection: TE\r\n\r\n")
-	if got := s.deliveries()[1].line("TE"); got != "trailers" {
-		t.Errorf("TE %q", got)
+	if got := s.deliveries()[1]; got.line("TE") != "trailers" || got.line("Connection") != "TE" {
+		t.Errorf("worker got %q", got.head)
+	}
+	w.ask("GET /t/a HTTP/1.1\r\nHost: h\r\nTE: trailers\r\nConnection: keep-alive\r\n\r\n")
+	if got := s.deliveries()[2]; got.line("TE") != "" {
+		t.Errorf("TE without Connection: TE passed: %q", got.head)
 	}
 }
 
