@@ -44,7 +44,7 @@ func ParseRequest(b []byte, r *Request) *pinboard.Refusal {
 		return refusal
 	}
 	var ok bool
-	if r.Fields, ok = parseFields(b, at, r.Fields); !ok {
+	if r.Fields, ok = parseFields(b, at, r.Fields, false); !ok {
 		return pinboard.BadRequest
 	}
 	if refusal := r.readFields(b); refusal != nil {

@@ -23,13 +23,15 @@ func (r *Response) Interim() bool { return r.Status < 200 && r.Status != 101 }
 
 // ParseResponse reads the head b, which ends in the blank line that Scan
 // found. head says that the request was a HEAD, whose answer has no body.
+// White space before a field's colon is read over; AppendFields strips it
+// (RFC 9112 5.1).
 func ParseResponse(b []byte, head bool, r *Response) bool {
 	*r = Response{Fields: r.Fields[:0]}
 	at, ok := r.parseLine(b)
 	if !ok {
 		return false
 	}
-	if r.Fields, ok = parseFields(b, at, r.Fields); !ok {
+	if r.Fields, ok = parseFields(b, at, r.Fields, true); !ok {
 		return false
 	}
 	return r.readFields(b, head)

@@ -24,6 +24,7 @@ func (x *exchange) relay() next {
 	x.obs.Status = x.res.Status
 	x.finishRequest()
 	a.body = h1.NewBody(x.res.Body, x.res.ContentLength)
+	a.body.Spaced = true
 	a.plain = x.req.Minor == 0 && a.body.Framing == h1.Chunked
 	a.closing = x.closes(a.plain)
 	n := x.buildAnswer(a.closing, a.plain)
