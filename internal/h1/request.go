@@ -131,7 +131,7 @@ func (r *Request) splitTarget(b []byte) bool {
 			path++
 		}
 		// An escape here has two readings: some decode it, as in a path, some do not.
-		if a := t[start:path]; len(a) == 0 || !validHost(a) || bytes.IndexByte(a, '%') >= 0 {
+		if a := t[start:path]; len(a) == 0 || a[0] == ':' || !isAuthority(a) || bytes.IndexByte(a, '%') >= 0 {
 			return false
 		}
 		r.Authority = Span{base + uint32(start), base + uint32(path)}
@@ -154,29 +154,6 @@ var isTarget = func() (t [256]bool) {
 	return t
 }()
 
-// isHost are the bytes of uri-host [":" port] (RFC 3986 3.2.2).
-var isHost = func() (t [256]bool) {
-	for c := '0'; c <= '9'; c++ {
-		t[c] = true
-	}
-	for c := 'a'; c <= 'z'; c++ {
-		t[c], t[c-32] = true, true
-	}
-	for _, c := range "-._~!$&'()*+;=:[]%" {
-		t[c] = true
-	}
-	return t
-}()
-
-func validHost(h []byte) bool {
-	for _, c := range h {
-		if !isHost[c] {
-			return false
-		}
-	}
-	return true
-}
-
 // readFields judges what the fields say about framing and connection.
 func (r *Request) readFields(b []byte) *pinboard.Refusal {
 	var o options
@@ -193,7 +170,7 @@ func (r *Request) readFields(b []byte) *pinboard.Refusal {
 		case Host:
 			hosts++
 			r.Host, r.HasHost = f.Value, true
-			if !validHost(v) {
+			if !isAuthority(v) {
 				return pinboard.MissingHost
 			}
 		case ContentLength:
