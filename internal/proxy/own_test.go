@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"pinboard"
 	"pinboard/internal/directory"
@@ -230,4 +231,27 @@ func TestPanicOfOneExchangeIsItsOwn(t *testing.T) {
 		t.Errorf("next: %q", got)
 	}
 	w.eventually("nothing in flight", func() bool { return w.p.InFlight(proxy.Control) == 0 })
+}
+
+// Every answer of our own says when it was made; a worker's says what it says.
+func TestOwnAnswersCarryTheDate(t *testing.T) {
+	w := newWorld(t)
+	for name, request := range map[string]string{
+		"refusal":      get("/t/%zz"),
+		"bad head":     "GET /t/a HTTP/1.1\r\nHost: [\r\n\r\n",
+		"unresolved":   get("/t/a"),
+		"Max-Forwards": "OPTIONS /t/a HTTP/1.1\r\nHost: h\r\nMax-Forwards: 0\r\nConnection: close\r\n\r\n",
+	} {
+		c := w.dial()
+		c.send(request)
+		head, err := readHead(c.r)
+		got, bad := http.ParseTime(delivery{head: head}.line("Date"))
+		if err != nil || bad != nil || time.Since(got).Abs() > time.Minute {
+			t.Errorf("%s: %q, %v, %v", name, head, err, bad)
+		}
+	}
+	w.dir.place(newScripted(t, replying(okAnswer)).Worker)
+	if got := w.ask(bodyless); got.line("Date") != "" {
+		t.Errorf("a worker's answer: %q", got.head)
+	}
 }

@@ -76,7 +76,7 @@ func (x *exchange) answerOptions() next {
 		x.finishRequest()
 	}
 	x.takeOut(0)
-	x.out = append(appendStatus(x.out, x.obs.Status), allowLine...)
+	x.out = append(x.c.p.appendDate(appendStatus(x.out, x.obs.Status)), allowLine...)
 	x.out = append(x.appendPersistence(x.out, !keep), "\r\n"...)
 	return behind(keep, x.flush(nil))
 }
@@ -110,7 +110,7 @@ func (x *exchange) appendRefusal(b []byte, r *pinboard.Refusal, closing bool) []
 	}
 	text = append(text, '}')
 
-	b = appendStatus(b, r.Status)
+	b = p.appendDate(appendStatus(b, r.Status))
 	b = append(b, "Content-Type: application/json\r\nContent-Length: "...)
 	b = strconv.AppendInt(b, int64(len(text)), 10)
 	b = append(b, "\r\nPinboard-Error: "...)
@@ -138,6 +138,14 @@ func appendStatus(b []byte, status int) []byte {
 	b = strconv.AppendInt(b, int64(status), 10)
 	b = append(b, ' ')
 	b = append(b, http.StatusText(status)...)
+	return append(b, "\r\n"...)
+}
+
+// appendDate says when an answer of our own was made (RFC 9110 6.6.1); those of
+// workers pass as they came.
+func (p *Proxy) appendDate(b []byte) []byte {
+	b = append(b, "Date: "...)
+	b = p.cfg.Now().UTC().AppendFormat(b, http.TimeFormat)
 	return append(b, "\r\n"...)
 }
 
@@ -176,9 +184,11 @@ func (x *exchange) appendCORS(b []byte) []byte {
 }
 
 // shedAnswer is all that a full process says.
-var shedAnswer = []byte("HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\n" +
-	"Content-Length: " + strconv.Itoa(len(shedBody)) + "\r\nPinboard-Error: " + pinboard.Overloaded.Code +
-	"\r\nRetry-After: 1\r\nConnection: close\r\n\r\n" + shedBody)
+func (p *Proxy) shedAnswer() []byte {
+	b := p.appendDate(appendStatus(make([]byte, 0, 512), pinboard.Overloaded.Status))
+	return append(b, "Content-Type: application/json\r\nContent-Length: "+strconv.Itoa(len(shedBody))+
+		"\r\nPinboard-Error: "+pinboard.Overloaded.Code+"\r\nRetry-After: 1\r\nConnection: close\r\n\r\n"+shedBody...)
+}
 
 var shedBody = `{"error":"` + pinboard.Overloaded.Text + `","code":"` + pinboard.Overloaded.Code + `","retryAfterMs":1000}`
 
