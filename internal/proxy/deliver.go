@@ -185,6 +185,13 @@ func (d *delivery) leave(k *worker) {
 func (d *delivery) putBack() {
 	u, slot := d.u, d.slot
 	d.u, d.slot = nil, false
+	if !u.quiet() {
+		if slot {
+			u.worker.leave()
+		}
+		u.close()
+		return
+	}
 	u.worker.give(u, d.p.cfg.Now(), slot)
 }
 

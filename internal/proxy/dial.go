@@ -2,7 +2,6 @@ package proxy
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"net"
 	"net/netip"
@@ -131,25 +130,6 @@ func (p *Proxy) connect(ctx context.Context, address string) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, p.cfg.ConnectTimeout)
 	defer cancel()
 	return p.cfg.Dial(ctx, "tcp", address)
-}
-
-func (p *Proxy) handshake(ctx context.Context, k *worker, nc net.Conn) (net.Conn, error) {
-	cfg := &tls.Config{}
-	if p.cfg.TLS != nil {
-		cfg = p.cfg.TLS.Clone()
-	}
-	cfg.NextProtos = []string{"http/1.1"}
-	if cfg.ServerName == "" {
-		cfg.ServerName = k.host
-	}
-	ctx, cancel := context.WithTimeout(ctx, p.cfg.ConnectTimeout)
-	defer cancel()
-	t := tls.Client(nc, cfg)
-	if err := t.HandshakeContext(ctx); err != nil {
-		_ = nc.Close()
-		return nil, err
-	}
-	return t, nil
 }
 
 // isOurs reports that a dial failed for want of something on this node, which
