@@ -4,7 +4,7 @@ import "bytes"
 
 // HopByHop are the kinds no gateway passes on (RFC 9110 7.6.1).
 // Transfer-Encoding is not among them: a chunked body keeps its framing.
-var HopByHop = SetOf(Connection, Hop, TE, Upgrade)
+var HopByHop = SetOf(Connection, Hop, KeepAlive, TE, Upgrade)
 
 // FromWorker are the kinds a client hears from Pinboard or not at all: every
 // name that Pinboard and its workers use among themselves.

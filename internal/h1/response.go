@@ -14,6 +14,7 @@ type Response struct {
 	ContentLength int64 // of a Length body; also what HEAD and 304 announce
 
 	Close     bool // the worker sends nothing more on this connection
+	IdleFor   int  // seconds that the worker says it keeps an idle connection; 0 when it says nothing
 	WebSocket bool // a 101 that switches to websocket
 	Listed    bool // Connection names fields to be removed
 }
@@ -90,6 +91,11 @@ func (r *Response) readFields(b []byte, head bool) bool {
 		case Upgrade:
 			upgrades++
 			websocket = EqualFold(v, "websocket")
+		case KeepAlive:
+			if seconds, ok := idleTimeout(v); ok {
+				r.IdleFor = seconds
+				o.close = o.close || seconds == 0
+			}
 		}
 	}
 	if lengths > 1 || codings > 1 || lengths > 0 && codings > 0 || codings > 0 && (te != codingChunked || r.Minor == 0) {
@@ -110,3 +116,19 @@ func (r *Response) readFields(b []byte, head bool) bool {
 	r.WebSocket = r.Status == 101 && websocket && upgrades == 1 && o.upgrade && r.Minor == 1
 	return true
 }
+
+// idleTimeout reads "timeout=5, max=100" of a Keep-Alive field.
+func idleTimeout(v []byte) (seconds int, ok bool) {
+	const name = "timeout="
+	for len(v) > 0 {
+		var e []byte
+		if e, v = element(v); len(e) > len(name) && EqualFold(e[:len(name)], name) {
+			n, ok := parseLength(e[len(name):])
+			return int(min(n, maxIdle)), ok
+		}
+	}
+	return 0, false
+}
+
+// maxIdle bounds what a hint may say, in seconds.
+const maxIdle = 1 << 20

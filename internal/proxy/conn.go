@@ -187,7 +187,7 @@ func (c *conn) end() {
 	c.up = nil
 	c.mu.Unlock()
 	if up != nil {
-		_ = up.nc.Close()
+		up.shut()
 	}
 	_ = c.nc.Close()
 }

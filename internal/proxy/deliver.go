@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"strconv"
+	"time"
 
 	"pinboard"
 )
@@ -90,6 +91,7 @@ func (d *delivery) write() outcome {
 	}
 	if d.p.cfg.Now().Sub(d.place.Sent) > d.p.cfg.Limits.Age {
 		d.from.back(u)
+		d.res.IdleFor = 0 // said by another worker, if at all
 		d.putBack()
 		return late
 	}
@@ -192,7 +194,7 @@ func (d *delivery) putBack() {
 		u.close()
 		return
 	}
-	u.worker.give(u, d.p.cfg.Now(), slot)
+	u.worker.give(u, d.p.cfg.Now(), slot, time.Duration(d.res.IdleFor)*time.Second)
 }
 
 // discard closes u, whose exchange cannot be continued.

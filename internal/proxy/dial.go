@@ -25,7 +25,7 @@ func (p *Proxy) dial(ctx context.Context, k *worker) (*upstream, error) {
 	if err != nil {
 		return nil, err
 	}
-	u := &upstream{worker: k, tcp: nc}
+	u := &upstream{worker: k, tcp: nc, p: p}
 	u.armed = setUserTimeout(nc, p.cfg.Limits.Unacknowledged) == nil
 	if k.secure {
 		if nc, err = p.handshake(ctx, k, nc); err != nil {
@@ -33,6 +33,7 @@ func (p *Proxy) dial(ctx context.Context, k *worker) (*upstream, error) {
 		}
 	}
 	u.init(nc, largeBlock)
+	p.watcher.addUpstream(u)
 	u.taken = p.cfg.Now()
 	return u, nil
 }

@@ -146,7 +146,7 @@ func (p *Proxy) attend(c *conn, f func() (over bool)) {
 
 // forget closes c and whatever it still holds, once.
 func (p *Proxy) forget(c *conn) {
-	p.watcher.remove(c)
+	p.watcher.remove(c.id)
 	p.mu.Lock()
 	_, known := p.conns[c.id]
 	delete(p.conns, c.id)
