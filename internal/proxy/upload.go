@@ -31,22 +31,25 @@ func (x *exchange) startUpload(u *upstream) {
 		x.up.done = make(chan uploadState, 1)
 	}
 	x.up.state = uploadRunning
+	c := x.c
+	c.uploadBegins()
 	framing, left := x.req.Body, x.req.ContentLength
 	go func() {
 		end := uploadBroken
 		defer func() {
 			if v := recover(); v != nil {
-				x.c.p.reportPanic(v)
-				x.c.interrupt(cutUpload)
+				c.p.reportPanic(v)
+				c.interrupt(cutUpload)
 			}
+			c.uploadOver()
 			x.up.done <- end
 		}()
-		x.c.size = largeBlock
+		c.size = largeBlock
 		if x.upload(u, framing, left) {
 			end = uploadWhole
-			x.c.uploaded()
+			c.uploaded()
 		}
-		x.c.size = smallBlock
+		c.size = smallBlock
 	}()
 }
 
@@ -92,8 +95,32 @@ func (x *exchange) upload(u *upstream, framing h1.Framing, left int64) bool {
 	}
 }
 
-// uploadGrace is how long an answer that is complete waits for the rest of its
-// request before the connections are given up.
+// outlast waits behind a complete answer for the rest of its request: what the
+// client sends goes on to the worker until that has all of it, or closes. Only a
+// client that was never invited to send its body need not do so at all.
+func (x *exchange) outlast(u *upstream) {
+	switch {
+	case x.up.state != uploadRunning:
+	case x.uninvited():
+		x.stopUpload(u, uploadGrace)
+	default:
+		if !x.c.trail() {
+			_ = u.fill() // until the worker's FIN, the end of the upload or an interruption
+		}
+		if x.c.trailed(u) {
+			x.takeUpload(u, <-x.up.done)
+		}
+		x.stopUpload(u, 0)
+	}
+}
+
+// uninvited reports that the client waits for a 100 and has sent nothing.
+func (x *exchange) uninvited() bool {
+	return x.req.ExpectContinue && !x.up.invited && x.up.bytes.Load() == 0
+}
+
+// uploadGrace is how long a client may take to send a body that it was not
+// invited to send before the connections are given up.
 const uploadGrace = time.Second
 
 // stopUpload ends the upload, after grace at most, and says how it ended.
@@ -105,20 +132,26 @@ func (x *exchange) stopUpload(u *upstream, grace time.Duration) {
 		t := time.NewTimer(grace)
 		defer t.Stop()
 		select {
-		case x.up.state = <-x.up.done:
+		case end := <-x.up.done:
+			x.takeUpload(u, end)
+			return
 		case <-t.C:
 		}
 	}
-	if x.up.state == uploadRunning {
-		_ = x.c.nc.SetReadDeadline(past)
-		_ = u.nc.SetWriteDeadline(past)
-		x.up.state = <-x.up.done
-		x.c.mu.Lock()
-		if x.c.why != cutClient && x.c.why != cutShutdown {
-			_ = x.c.nc.SetReadDeadline(time.Time{})
-		}
-		x.c.mu.Unlock()
+	_ = x.c.nc.SetReadDeadline(past)
+	_ = u.nc.SetWriteDeadline(past)
+	<-x.up.done
+	x.takeUpload(u, uploadBroken) // even if it was whole just now: u cannot be used again
+	x.c.mu.Lock()
+	if x.c.why != cutClient && x.c.why != cutShutdown {
+		_ = x.c.nc.SetReadDeadline(time.Time{})
 	}
+	x.c.mu.Unlock()
+}
+
+// takeUpload notes how the upload ended.
+func (x *exchange) takeUpload(u *upstream, end uploadState) {
+	x.up.state = end
 	x.obs.BytesIn = x.up.bytes.Load()
 	u.sent += uint64(x.obs.BytesIn)
 }
