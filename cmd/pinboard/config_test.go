@@ -159,6 +159,10 @@ func TestFlagWinsOverVariable(t *testing.T) {
 	if c.TrustedProxies == nil || len(c.TrustedProxies) != 0 {
 		t.Errorf("none trusts %v", c.TrustedProxies)
 	}
+	vars["PINBOARD_TRUSTED_PROXIES"] = "loopback, private,9.0.0.0/8"
+	if got := fmt.Sprint(parse(t, vars).TrustedProxies); got != "[127.0.0.0/8 ::1/128 10.0.0.0/8 172.16.0.0/12 192.168.0.0/16 fc00::/7 9.0.0.0/8]" {
+		t.Errorf("trusted: %s", got)
+	}
 	if got := fmt.Sprint(c.AdvertiseAllow, c.CORSOrigins); got != "[10.1.2.3/32 10.9.0.0/16] [https://a.example http://b.example:8080]" {
 		t.Error(got)
 	}
