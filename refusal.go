@@ -55,6 +55,7 @@ var (
 	ResolveTooSlow    = retry(503, "resolve_too_slow", "resolve too slow, retry")
 	WorkerRefused     = retry(503, "worker_refused", "worker refused activation, retry")
 	WorkerBusy        = retry(503, "worker_busy", "worker busy, retry")
+	InstanceBusy      = retry(503, "instance_busy", "instance busy, retry")
 	WorkerDraining    = retry(503, "worker_draining", "worker draining, retry")
 	WorkerUnreachable = refuse(502, "worker_unreachable", "worker unreachable")
 	WorkerBroken      = refuse(502, "worker_broken", "worker broke off before it answered")

@@ -81,6 +81,7 @@ func TestBadValues(t *testing.T) {
 		{"T PINBOARD_CORS_ORIGINS=example.com", "", "PINBOARD_CORS_ORIGINS: want scheme://host[:port] or * (entry 1)"},
 		{"T PINBOARD_CORS_ORIGINS=https://a.example,https://u:" + secret + "@b.example", "", "PINBOARD_CORS_ORIGINS: want scheme://host[:port] or * (entry 2)"},
 		{"T PINBOARD_CORS_ORIGINS=https://a.example/", "", `PINBOARD_CORS_ORIGINS: want scheme://host[:port] or *`},
+		{"T PINBOARD_INSTANCE_MAX_CONNS=1025", "", "PINBOARD_INSTANCE_MAX_CONNS: want 0 to 1024 (PINBOARD_WORKER_MAX_CONNS), got 1025"},
 		{"T PINBOARD_WORKER_MAX_CONNS=0", "", "PINBOARD_WORKER_MAX_CONNS: want at least 1, got 0"},
 		{"T PINBOARD_CONNECT_TIMEOUT_MS=0", "", "PINBOARD_CONNECT_TIMEOUT_MS: want at least 1, got 0"},
 		{"T PINBOARD_HALF_CLOSE_GRACE_MS=0", "", "PINBOARD_HALF_CLOSE_GRACE_MS: want at least 1, got 0"},

@@ -215,6 +215,8 @@ func (c *Config) checkForwarding() error {
 	switch {
 	case c.WorkerMaxConns < 1:
 		return fmt.Errorf("PINBOARD_WORKER_MAX_CONNS: want at least 1, got %d", c.WorkerMaxConns)
+	case c.InstanceMax < 0 || c.InstanceMax > c.WorkerMaxConns:
+		return fmt.Errorf("PINBOARD_INSTANCE_MAX_CONNS: want 0 to %d (PINBOARD_WORKER_MAX_CONNS), got %d", c.WorkerMaxConns, c.InstanceMax)
 	case c.ConnectTimeout == 0:
 		return errors.New("PINBOARD_CONNECT_TIMEOUT_MS: want at least 1, got 0")
 	case c.HalfCloseGrace == 0:

@@ -31,8 +31,10 @@ type delivery struct {
 	fresh    bool      // this request placed the id
 	forwards int       // how often the request was written
 
-	u       *upstream   // the connection to the worker while this holds it
-	slot    bool        // a place among the worker's finite exchanges is held
+	u       *upstream // the connection to the worker while this holds it
+	slot    bool      // a place among the worker's finite exchanges is held
+	earlier *delivery // in the worker's list, with later: the worker's mu guards both
+	later   *delivery
 	out     []byte      // a head being written, and what goes with it
 	res     h1.Response // the head that came last
 	interim int

@@ -68,9 +68,9 @@ func (k *worker) pop(now time.Time, limit time.Duration) *upstream {
 	return u
 }
 
-// give keeps u for the next exchange; place says that the caller leaves, too,
-// and hint how long the worker says it keeps u, if not 0.
-func (k *worker) give(u *upstream, now time.Time, place bool, hint time.Duration) {
+// give keeps u for the next exchange. leaves, if any, gives up its place, and
+// hint is how long the worker says it keeps u, if not 0.
+func (k *worker) give(u *upstream, now time.Time, leaves *delivery, hint time.Duration) {
 	u.idle = now
 	k.mu.Lock()
 	if hint > 0 {
@@ -80,8 +80,8 @@ func (k *worker) give(u *upstream, now time.Time, place bool, hint time.Duration
 	if keep {
 		k.idle = append(k.idle, u)
 	}
-	if place {
-		k.leaveLocked()
+	if leaves != nil {
+		k.leaveLocked(leaves)
 	}
 	k.mu.Unlock()
 	if !keep {

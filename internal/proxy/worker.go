@@ -28,6 +28,7 @@ type worker struct {
 	idle     []*upstream
 	active   int
 	waiting  []chan struct{} // closed when its place is there
+	first    *delivery       // of the list of those that have a place or wait for one
 	gone     bool            // connections are closed instead of kept
 	used     time.Time
 	keeps    bool          // a connection of this worker has outlived the probation
@@ -88,10 +89,18 @@ func orString(s, v string) string {
 	return s
 }
 
-// enter takes a place among the worker's finite exchanges and, if there is
-// one younger than limit, an idle connection. Beyond the cap it waits.
-func (k *worker) enter(ctx context.Context, p *Proxy, now time.Time) (*upstream, *pinboard.Refusal) {
+// enter takes a place among the worker's finite exchanges for d and, if there
+// is one young enough, an idle connection. Beyond the worker's cap it waits,
+// beyond that of the instance it does not: one hot id must leave places, and the
+// queue for them, to the others.
+func (k *worker) enter(ctx context.Context, d *delivery, now time.Time) (*upstream, *pinboard.Refusal) {
+	p := d.p
 	k.mu.Lock()
+	if !k.admits(d, p.cfg.InstanceMaxConns) {
+		k.mu.Unlock()
+		return nil, pinboard.InstanceBusy
+	}
+	k.link(d)
 	if k.active < p.cfg.WorkerMaxConns {
 		k.active++
 		k.used = now
@@ -110,33 +119,71 @@ func (k *worker) enter(ctx context.Context, p *Proxy, now time.Time) (*upstream,
 	case <-t.C:
 	case <-ctx.Done():
 	}
-	if !k.abandon(place) {
-		k.leave() // the place came just now
+	if !k.abandon(place, d) {
+		k.leave(d) // the place came just now
 	}
 	return nil, pinboard.WorkerBusy
 }
 
+// admits reports whether the instance of d has fewer exchanges here than most.
+// They are counted only when so many are here at all. mu is held.
+func (k *worker) admits(d *delivery, most int) bool {
+	if k.active+len(k.waiting) < most {
+		return true
+	}
+	n := 0
+	for o := k.first; o != nil && n < most; o = o.later {
+		if o.place.Key == d.place.Key {
+			n++
+		}
+	}
+	return n < most
+}
+
+// link adds d to the list, unlink takes it out. mu is held.
+func (k *worker) link(d *delivery) {
+	d.earlier, d.later = nil, k.first
+	if k.first != nil {
+		k.first.earlier = d
+	}
+	k.first = d
+}
+
+func (k *worker) unlink(d *delivery) {
+	if d.earlier != nil {
+		d.earlier.later = d.later
+	} else {
+		k.first = d.later
+	}
+	if d.later != nil {
+		d.later.earlier = d.earlier
+	}
+	d.earlier, d.later = nil, nil
+}
+
 // abandon reports whether place was still waiting.
-func (k *worker) abandon(place chan struct{}) bool {
+func (k *worker) abandon(place chan struct{}, d *delivery) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for i, c := range k.waiting {
 		if c == place {
 			k.waiting = append(k.waiting[:i], k.waiting[i+1:]...)
+			k.unlink(d)
 			return true
 		}
 	}
 	return false
 }
 
-// leave gives the place to the next in line.
-func (k *worker) leave() {
+// leave gives d's place to the next in line.
+func (k *worker) leave(d *delivery) {
 	k.mu.Lock()
-	k.leaveLocked()
+	k.leaveLocked(d)
 	k.mu.Unlock()
 }
 
-func (k *worker) leaveLocked() {
+func (k *worker) leaveLocked(d *delivery) {
+	k.unlink(d)
 	if len(k.waiting) > 0 {
 		close(k.waiting[0])
 		k.waiting = k.waiting[1:]
