@@ -121,3 +121,35 @@ func TestUninvitedUploadIsNotWaitedFor(t *testing.T) {
 		t.Errorf("rest %q, %v", rest, err)
 	}
 }
+
+// An upload that stalls inside its trailers ends, as a head does that stalls.
+func TestStalledTrailersAreCutOff(t *testing.T) {
+	t.Parallel()
+	for _, stall := range []string{"0\r\n", "0\r\nX: y\r\n", "0\r\nX: " + strings.Repeat("y", 40<<10)} {
+		w := newWorld(t, func(c *proxy.Config) { c.HeadTimeout = 200 * time.Millisecond })
+		w.dir.place(newScripted(t, replying(okAnswer)).Worker)
+		c := w.dial()
+		c.send("POST /t/a HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nhi\r\n")
+		time.Sleep(300 * time.Millisecond) // no clock runs inside a body
+		c.send(stall)
+		if got := c.answer(); got.line("Pinboard-Error") != "bad_request" || got.line("Connection") != "close" {
+			t.Errorf("%.10q: %q", stall, got.head)
+		}
+	}
+}
+
+// The time that trailers may take is no limit of what follows them.
+func TestTrailersLeaveNoClock(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, func(c *proxy.Config) { c.HeadTimeout = 200 * time.Millisecond })
+	w.dir.place(newScripted(t, replying(okAnswer)).Worker)
+	c := w.dial()
+	for range 2 {
+		c.send("POST /t/a HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nhi\r\n0")
+		time.Sleep(300 * time.Millisecond) // the line of the last chunk may still be another's
+		c.send("\r\nX: y\r\n")
+		c.send("\r\n")
+		c.readExactly(okAnswer)
+		time.Sleep(300 * time.Millisecond)
+	}
+}

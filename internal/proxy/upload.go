@@ -57,6 +57,7 @@ func (x *exchange) startUpload(u *upstream) {
 func (x *exchange) upload(u *upstream, framing h1.Framing, left int64) bool {
 	c := x.c
 	b := h1.NewBody(framing, left)
+	var due time.Time // the trailers have begun and end by then
 	for {
 		pass, ok := b.Take(c.unread())
 		if !ok {
@@ -71,6 +72,9 @@ func (x *exchange) upload(u *upstream, framing h1.Framing, left int64) bool {
 			c.consume(len(pass))
 		}
 		if b.AtLast() {
+			if due.IsZero() {
+				due = c.trailersBegun()
+			}
 			trailers, n, ok := b.TakeLast(c.unread(), nil)
 			if !ok {
 				c.interrupt(cutUpload)
@@ -80,15 +84,20 @@ func (x *exchange) upload(u *upstream, framing h1.Framing, left int64) bool {
 				x.up.bytes.Add(int64(len(trailers)))
 				_, err := u.send(trailers)
 				c.consume(n)
+				c.trailersEnded()
 				return err == nil
 			}
 		}
 		if b.Ended() {
 			return true
 		}
+		c.slim() // what is held back: the start of a last chunk, or trailers
 		if err := c.fill(); err != nil {
-			if !isTimeout(err) {
+			switch {
+			case !isTimeout(err):
 				c.interrupt(cutClient) // FIN or RST inside the request
+			case !due.IsZero() && !time.Now().Before(due):
+				c.interrupt(cutUpload)
 			}
 			return false
 		}

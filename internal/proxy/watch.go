@@ -188,6 +188,26 @@ func (c *conn) heardLocked() {
 	}
 }
 
+// trailersBegun gives the trailers of an upload the time of a head: they are
+// held until they are whole, and a stalled upload must hold nothing for long.
+func (c *conn) trailersBegun() (due time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	due = time.Now().Add(c.p.cfg.HeadTimeout)
+	if c.why == uncut {
+		_ = c.nc.SetReadDeadline(due)
+	}
+	return due
+}
+
+func (c *conn) trailersEnded() {
+	c.mu.Lock()
+	if c.why == uncut {
+		_ = c.nc.SetReadDeadline(time.Time{})
+	}
+	c.mu.Unlock()
+}
+
 // uploadBegins and uploadOver bracket the goroutine that streams a request's body.
 func (c *conn) uploadBegins() {
 	c.mu.Lock()
