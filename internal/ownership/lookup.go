@@ -10,7 +10,7 @@ type Query struct {
 	NS    string
 	ID    string // "" names no instance
 	Env   string // expected env: the prefetched row's; a rule uses the binding's
-	Known bool   // this node has known the namespace: a wiped store is no proof
+	Known bool   // this node has known the namespace: a wiped store is no proof that none is
 	MsgID string // for a takeover's wind-down, fresh
 	Nonce Nonce  // of this request's own placement, if it made one (R2)
 }
@@ -22,6 +22,7 @@ type Found struct {
 	Session Session
 	Vacant  bool
 	Now     Micros
+	Free    Micros // with a refusal: when its reason ends at the latest, if nothing else happens; 0 when nobody knows
 }
 
 // Lookup finds the owner of an id, or that it is free, or why neither is so.
@@ -33,13 +34,15 @@ func (p *Rules) Lookup(tx *Tx, q Query) (Found, *pinboard.Refusal) {
 	f := Found{Key: Key{Env: env, Namespace: q.NS, ID: q.ID}, Now: tx.Now}
 	vacancy := func() (Found, *pinboard.Refusal) {
 		switch {
-		case !known && !(q.Known && p.cold(tx)):
+		case !known && !(p.cold(tx) && (q.Known || q.ID != "")): // a new store proves nothing
 			return f, pinboard.UnknownNamespace
 		case q.ID == "":
 			return f, pinboard.InvalidID
 		case p.cold(tx):
+			f.Free = tx.Meta.Cold
 			return f, pinboard.ColdStart
 		case p.displaced(tx, q.Host, q.NS):
+			f.Free = tx.Binding(p.BindKeyOf(q.Host, q.NS)).Wait
 			return f, pinboard.BindingDisplaced
 		}
 		f.Vacant = true
@@ -59,10 +62,15 @@ func (p *Rules) Lookup(tx *Tx, q Query) (Found, *pinboard.Refusal) {
 		f.Session = *s
 		return f, p.serve(tx, &f, row, s, q)
 	case state == unknown:
+		f.Free = tx.Meta.Cold
 		return f, pinboard.ColdStart
-	case state == running, tx.Now < free:
+	case state == running:
+		return f, pinboard.WindingDown
+	case tx.Now < free:
+		f.Free = free
 		return f, pinboard.WindingDown
 	case p.claimed(tx, row, free, q.Host):
+		f.Free = free + tx.Meta.Longest
 		return f, pinboard.TakeoverInProgress
 	}
 	return vacancy()
@@ -96,11 +104,16 @@ func (p *Rules) heldUntil(tx *Tx, row *Row) Micros {
 func (p *Rules) serve(tx *Tx, found *Found, row *Row, s *Session, q Query) *pinboard.Refusal {
 	switch f := s.standing(tx.Meta.Gen); {
 	case f&(IsReplaced|IsSuperseded) != 0:
+		found.Free = p.freeAt(tx, s)
 		return pinboard.OwnerReplaced
 	case f&IsSucceeded != 0:
 		return pinboard.WorkerNotReady
 	case s.Worker.Hostname != q.Host:
-		return p.foreign(tx, found.Key, row, s, q.Host, q.MsgID)
+		refusal := p.foreign(tx, found.Key, row, s, q.Host, q.MsgID)
+		if refusal == pinboard.TakeoverInProgress {
+			found.Free = row.Wind
+		}
+		return refusal
 	case f&IsRefusing != 0:
 		return pinboard.WorkerNotReady
 	case row.Wind != 0 && !tx.Before(row.Wind):
