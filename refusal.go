@@ -57,7 +57,7 @@ var (
 	WorkerBusy        = retry(503, "worker_busy", "worker busy, retry")
 	InstanceBusy      = retry(503, "instance_busy", "instance busy, retry")
 	WorkerDraining    = retry(503, "worker_draining", "worker draining, retry")
-	WorkerUnreachable = refuse(502, "worker_unreachable", "worker unreachable")
+	WorkerUnreachable = retry(502, "worker_unreachable", "worker unreachable")
 	WorkerBroken      = refuse(502, "worker_broken", "worker broke off before it answered")
 	WorkerInvalid     = refuse(502, "worker_invalid", "worker sent an invalid response")
 	WorkerTimeout     = refuse(504, "worker_timeout", "worker did not answer in time")

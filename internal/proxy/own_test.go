@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"net"
 	"net/http"
 	"strconv"
 	"strings"
@@ -12,6 +13,7 @@ import (
 
 	"pinboard"
 	"pinboard/internal/directory"
+	"pinboard/internal/ownership"
 	"pinboard/internal/proxy"
 )
 
@@ -253,5 +255,54 @@ func TestOwnAnswersCarryTheDate(t *testing.T) {
 	w.dir.place(newScripted(t, replying(okAnswer)).Worker)
 	if got := w.ask(bodyless); got.line("Date") != "" {
 		t.Errorf("a worker's answer: %q", got.head)
+	}
+}
+
+// Retry-After tells how long the reason lasts, rounded up and at most a fifth
+// more: what the rules know of it, or what is left of the lease of an owner that
+// nobody reaches.
+func TestRetryAfterTellsTheTruth(t *testing.T) {
+	t.Parallel()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.Close() // nobody listens there now
+	for _, most := range []bool{false, true} {
+		w := newWorld(t, func(c *proxy.Config) {
+			c.Rand = func(n int) int {
+				if most {
+					return n - 1
+				}
+				return 0
+			}
+		})
+		ask := func() (seconds, ms int) {
+			got := w.ask(get("/t/a"))
+			var body struct{ RetryAfterMs int }
+			if json.Unmarshal([]byte(got.body), &body) != nil {
+				t.Errorf("%q", got.body)
+			}
+			seconds, _ = strconv.Atoi(got.line("Retry-After"))
+			return seconds, body.RetryAfterMs
+		}
+		w.dir.resolve = func(int, directory.Request) (directory.Placement, error) {
+			return directory.Placement{}, directory.Later{Refusal: pinboard.ColdStart, After: 9999500 * time.Microsecond}
+		}
+		if s, ms := ask(); !most && (s != 10 || ms != 10000) || most && (s != 12 || ms != 12000) {
+			t.Errorf("cold: %d s, %d ms", s, ms)
+		}
+		w.dir.resolve = nil
+		w.dir.lease = 100 * time.Second
+		w.dir.place(&ownership.Worker{Session: "s", URL: "http://" + l.Addr().String()})
+		if s, ms := ask(); ms < 90_000 || ms > 120_000 || s*1000 < ms || most != (ms > 100_000) {
+			t.Errorf("unreachable: %d s, %d ms", s, ms)
+		}
+		w.dir.report = func(directory.Placement, directory.Event) directory.Verdict { // its placement was taken back
+			return directory.Verdict{Again: true, Refusal: pinboard.WorkerUnreachable}
+		}
+		if s, ms := ask(); s > 2 || ms > 2000 || ms < 500 {
+			t.Errorf("unplaced: %d s, %d ms", s, ms)
+		}
 	}
 }

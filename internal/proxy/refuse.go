@@ -10,8 +10,9 @@ import (
 	"pinboard/internal/h1"
 )
 
-// Answers of our own that a client may repeat say when: jittered, so that
-// clients refused together do not come back together.
+// Answers of our own that a client may repeat say when: once their reason ends,
+// if that is known, else soon. Jittered, so that clients refused together do not
+// come back together; upwards by a fifth at most, so that it is not too early.
 const (
 	retryFloor  = 500  // ms
 	retrySpread = 1500 // ms
@@ -105,6 +106,10 @@ func (x *exchange) appendRefusal(b []byte, r *pinboard.Refusal, closing bool) []
 	ms := 0
 	if r.Retry {
 		ms = retryFloor + p.cfg.Rand(retrySpread)
+		if x.after > 0 {
+			left := int((x.after + time.Millisecond - 1) / time.Millisecond)
+			ms = left + p.cfg.Rand(left/5+1)
+		}
 		text = append(text, `,"retryAfterMs":`...)
 		text = strconv.AppendInt(text, int64(ms), 10)
 	}
