@@ -306,3 +306,39 @@ func TestRetryAfterTellsTheTruth(t *testing.T) {
 		}
 	}
 }
+
+// A preflight is the worker's to answer. Where no worker can, Pinboard allows the
+// request for origins that may read its errors, so that the browser learns why.
+func TestPreflightsWithoutAWorker(t *testing.T) {
+	w := newWorld(t, func(c *proxy.Config) { c.CORSOrigins = []string{"https://app.test"} })
+	preflight := func(origin, method string) string {
+		return "OPTIONS /t/a HTTP/1.1\r\nHost: h\r\nOrigin: " + origin + "\r\n" + method + "Access-Control-Request-Headers: x-a, content-type\r\n\r\n"
+	}
+	const put = "Access-Control-Request-Method: PUT\r\n"
+	c := w.dial()
+	for range 2 { // the connection goes on
+		c.send(preflight("https://app.test", put))
+		head, err := readHead(c.r)
+		got := delivery{head: head}
+		if err != nil || !strings.HasPrefix(head, "HTTP/1.1 204 ") || got.line("Access-Control-Allow-Origin") != "https://app.test" ||
+			got.line("Access-Control-Allow-Methods") != "PUT" || got.line("Access-Control-Allow-Headers") != "x-a, content-type" ||
+			got.line("Access-Control-Max-Age") != "0" || got.line("Content-Length") != "" ||
+			!strings.Contains(got.line("Access-Control-Expose-Headers"), "Pinboard-Error, Retry-After") {
+			t.Errorf("%q, %v", head, err)
+		}
+	}
+	for name, request := range map[string]string{
+		"another origin":   preflight("https://evil.test", put),
+		"a plain OPTIONS":  preflight("https://app.test", ""),
+		"the request then": "PUT /t/a HTTP/1.1\r\nHost: h\r\nOrigin: https://app.test\r\nContent-Length: 0\r\n\r\n",
+	} {
+		if got := w.ask(request); got.line("Pinboard-Error") != "unknown_namespace" || got.line("Access-Control-Max-Age") != "" {
+			t.Errorf("%s: %q", name, got.head)
+		}
+	}
+	s := newScripted(t, replying("HTTP/1.1 200 OK\r\nAccess-Control-Allow-Origin: worker\r\nContent-Length: 0\r\n\r\n"))
+	w.dir.place(s.Worker)
+	if got := w.ask(preflight("https://app.test", put)); got.line("Access-Control-Allow-Origin") != "worker" || got.line("Access-Control-Max-Age") != "" {
+		t.Errorf("with a worker: %q", got.head)
+	}
+}

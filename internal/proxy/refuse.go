@@ -32,6 +32,9 @@ func (x *exchange) refuse(r *pinboard.Refusal) next {
 		_ = c.nc.SetDeadline(time.Time{})
 	}
 	x.noteOrigin()
+	if x.preflight() {
+		return x.answerPreflight()
+	}
 	keep := x.obs.Method != "" && x.head != nil && x.bodyInHand() && !x.req.Close && !c.p.draining.Load() && c.cause() == uncut
 	if keep {
 		x.finishRequest()
@@ -80,6 +83,44 @@ func (x *exchange) answerOptions() next {
 	x.out = append(x.c.p.appendDate(appendStatus(x.out, x.obs.Status)), allowLine...)
 	x.out = append(x.appendPersistence(x.out, !keep), "\r\n"...)
 	return behind(keep, x.flush(nil))
+}
+
+// preflight reports a browser's question whether it may send a request, from an
+// origin that may read our errors. Where its worker cannot answer it, we allow
+// it: so the browser sends the request and reads why that is refused.
+func (x *exchange) preflight() bool {
+	return x.origin != "" && x.head != nil && x.obs.Method == "OPTIONS" && len(x.field("access-control-request-method")) > 0
+}
+
+// field is the value of the first field with a lower-case name.
+func (x *exchange) field(name string) []byte {
+	for _, f := range x.req.Fields {
+		if h1.EqualFold(f.Name.Of(x.head), name) {
+			return f.Value.Of(x.head)
+		}
+	}
+	return nil
+}
+
+// answerPreflight allows what is asked for, this once: a max age of 0 has the
+// browser ask the worker next time.
+func (x *exchange) answerPreflight() next {
+	x.obs.End, x.obs.Refusal, x.obs.Status = Complete, nil, http.StatusNoContent
+	b := x.c.p.appendDate(appendStatus(nil, x.obs.Status))
+	b = append(append(b, "Access-Control-Allow-Methods: "...), x.field("access-control-request-method")...)
+	b = append(b, "\r\n"...)
+	if names := x.field("access-control-request-headers"); len(names) > 0 {
+		b = append(append(b, "Access-Control-Allow-Headers: "...), names...)
+		b = append(b, "\r\n"...)
+	}
+	b = append(b, "Access-Control-Max-Age: 0\r\n"...)
+	keep := x.bodyInHand() && !x.req.Close && !x.c.p.draining.Load() && x.c.cause() == uncut
+	b = x.appendPersistence(x.appendCORS(b), !keep)
+	b = append(b, "\r\n"...)
+	if keep {
+		x.finishRequest()
+	}
+	return behind(keep, x.writeClient(b))
 }
 
 const allowLine = "Allow: GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS\r\n"
