@@ -7,7 +7,7 @@ build: ## the command, bin/pinboard
 test: ## all tests; ends with "N passed, N failed"
 	@scripts/test.sh
 
-check: ## formatting, vet, staticcheck, known vulnerabilities
+check: ## formatting, vet, tidy, staticcheck, known vulnerabilities
 	@scripts/check.sh
 
 nightly: ## what takes longer: long fuzzing, every client release, all under the race detector

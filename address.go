@@ -21,6 +21,12 @@ func (a Address) Path() string {
 	return a.Namespace + "/" + a.ID + a.Rest
 }
 
+// InNamespace reports whether path lies in the namespace: they are equal, or
+// the path goes on with a new segment.
+func InNamespace(path, namespace string) bool {
+	return strings.HasPrefix(path, namespace) && (len(path) == len(namespace) || path[len(namespace)] == '/')
+}
+
 // A Prefix answers how many bytes of path are a registered namespace that ends
 // on a segment boundary, longest first; 0 when none is.
 type Prefix func(path string) int
@@ -180,7 +186,7 @@ func ReservedWake(rest string) bool {
 	var b strings.Builder
 	for i := 0; i < len(rest); i++ {
 		if rest[i] == '%' && i+2 < len(rest) {
-			if h, l := unhex(rest[i+1]), unhex(rest[i+2]); h < 16 && l < 16 {
+			if h, l := Unhex(rest[i+1]), Unhex(rest[i+2]); h < 16 && l < 16 {
 				b.WriteByte(h<<4 | l)
 				i += 2
 				continue
@@ -191,14 +197,18 @@ func ReservedWake(rest string) bool {
 	return b.String() == "/_wake"
 }
 
-func unhex(c byte) byte {
-	switch {
-	case '0' <= c && c <= '9':
-		return c - '0'
-	case 'a' <= c && c <= 'f':
-		return c - 'a' + 10
-	case 'A' <= c && c <= 'F':
-		return c - 'A' + 10
+// Unhex is the value of a hexadecimal digit, 255 for any other byte.
+func Unhex(c byte) byte { return unhex[c] }
+
+var unhex = func() (t [256]byte) {
+	for i := range t {
+		t[i] = 255
 	}
-	return 255
-}
+	for i := byte(0); i < 10; i++ {
+		t['0'+i] = i
+	}
+	for i := byte(0); i < 6; i++ {
+		t['a'+i], t['A'+i] = 10+i, 10+i
+	}
+	return t
+}()

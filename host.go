@@ -58,7 +58,7 @@ func literal(s string) bool {
 		return false
 	}
 	for i := 0; i < len(s); i++ {
-		if c := s[i]; c != ':' && c != '.' && unhex(c) > 15 {
+		if c := s[i]; c != ':' && c != '.' && Unhex(c) > 15 {
 			return false
 		}
 	}

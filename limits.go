@@ -22,6 +22,13 @@ const (
 	longestLimit = 5 * time.Second
 )
 
+// Elapsed is the time from one reading of a node's clock to another. The clock
+// that timers run by stands still while the machine sleeps, and the wall clock
+// can be set: the longer of both counts, so that nothing is younger than it is.
+func Elapsed(from, to time.Time) time.Duration {
+	return max(to.Sub(from), to.Round(0).Sub(from.Round(0)))
+}
+
 // LimitsFor are the limits under a lease L.
 //
 // Let the read that named session and epoch be sent at t. The row was that

@@ -3,6 +3,7 @@ package pinboard
 import (
 	"testing"
 	"time"
+	"unsafe"
 )
 
 // What a worker's protection can bear, in its own words: see LimitsFor.
@@ -27,5 +28,23 @@ func TestLimitsFitEveryLease(t *testing.T) {
 	}
 	if l := LimitsFor(15 * time.Second); l != (Limits{5 * time.Second, 5 * time.Second}) {
 		t.Errorf("the default lease has %+v", l)
+	}
+}
+
+// A sleep of the machine is on the wall clock alone, a wall clock that was set
+// back makes nothing younger.
+func TestElapsedCountsASleep(t *testing.T) {
+	from := time.Now()
+	for _, c := range []struct{ timers, wall, want time.Duration }{
+		{0, 0, 0}, {3 * time.Second, 3 * time.Second, 3 * time.Second},
+		{time.Second, time.Minute, time.Minute}, {time.Minute, -time.Hour, time.Minute},
+	} {
+		to := from.Add(c.wall)
+		// No call moves the two readings of a time apart: the second word is
+		// the one of timers.
+		(*[2]int64)(unsafe.Pointer(&to))[1] += int64(c.timers - c.wall)
+		if got := Elapsed(from, to); got != c.want {
+			t.Errorf("timers %v, wall %v: %v", c.timers, c.wall, got)
+		}
 	}
 }

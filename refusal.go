@@ -4,10 +4,11 @@ package pinboard
 // clients match on Text, programs on Code (docs/protocol.md,
 // "Refusals"). A *Refusal is an error; compare with == or errors.Is.
 type Refusal struct {
-	Code   string // stable, snake_case; travels in Pinboard-Error and "code"
+	Code   string // stable, snake_case; travels in Pinboard-Error and, unless Bare, in "code"
 	Status int    // HTTP status at the edge
 	Text   string // exact; travels in "error"
 	Retry  bool   // carries Retry-After: the same request may succeed later
+	Bare   bool   // the body holds "error" alone: a published test of the client compares it whole
 }
 
 func (r *Refusal) Error() string { return r.Text }
@@ -21,6 +22,12 @@ func refuse(status int, code, text string) *Refusal {
 func retry(status int, code, text string) *Refusal {
 	r := refuse(status, code, text)
 	r.Retry = true
+	return r
+}
+
+func bare(status int, code, text string) *Refusal {
+	r := refuse(status, code, text)
+	r.Bare = true
 	return r
 }
 
@@ -80,8 +87,8 @@ var (
 
 // Instance-to-instance calls.
 var (
-	InvalidSessionSecret = refuse(403, "invalid_session_secret", "invalid session secret")
-	CallerMismatch       = refuse(403, "caller_mismatch", "caller placement mismatch")
+	InvalidSessionSecret = bare(403, "invalid_session_secret", "invalid session secret")
+	CallerMismatch       = bare(403, "caller_mismatch", "caller placement mismatch")
 	InvalidDepth         = refuse(400, "invalid_depth", "invalid subrequest depth")
 	DepthExceeded        = refuse(508, "depth_exceeded", "subrequest depth exceeded")
 )

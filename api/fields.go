@@ -24,31 +24,69 @@ func (e *FieldError) Error() string {
 	return e.Field + ": " + e.Want
 }
 
-// Bounds on single values. They exist so that nobody stores a megabyte under
-// one name; every real client stays far below.
+// Bounds on single values, lists and the whole. They exist so that nobody
+// stores a megabyte under one name, and decoding stops at them: a body makes no
+// more memory than its own length, however many tiny values it holds. Every
+// real client stays far below.
 const (
 	maxText      = 256
 	maxSecret    = 1024
 	maxURL       = 2048
 	maxInstances = 100_000 // a client holds 10 000 by default; each id that is nobody's makes a row
+	maxReleases  = 100_000 // as many as one may hold
 	maxAcks      = 10_000
-	maxHeadroom  = 1e15 // finite is not enough: sums of 1e308 overflow to infinity
+	maxNames     = 256      // namespaces, and what is said by namespace
+	maxMembers   = 128      // of one object, known and unknown
+	maxStored    = 64 << 10 // of a registration, as it is stored
+	maxHeadroom  = 1e15     // finite is not enough: sums of 1e308 overflow to infinity
 	maxSeconds   = 1e9
 )
 
 // An object reads the fields of one JSON object; the first error sticks.
 type object struct {
 	at     string // prefix of field names, "" or "[3]."
-	fields map[string]json.RawMessage
+	fields []field
 	err    error
 }
 
+// A field is a member; its value is a part of the body.
+type field struct {
+	name  string
+	value []byte
+}
+
 func parseObject(body []byte, at string) *object {
-	o := &object{at: at}
-	if err := json.Unmarshal(body, &o.fields); err != nil || o.fields == nil {
-		o.err = &FieldError{Field: trimDot(at), Want: "want one JSON object"}
-	}
+	o := new(object)
+	o.parse(body, at)
 	return o
+}
+
+// parse starts over with another body.
+func (o *object) parse(body []byte, at string) {
+	o.at, o.fields, o.err = at, o.fields[:0], nil
+	fail := func(want string) { o.err = &FieldError{Field: trimDot(at), Want: want} }
+	ok := members(body, func(name, value []byte) bool {
+		if len(o.fields) == maxMembers {
+			fail("want at most " + strconv.Itoa(maxMembers) + " members")
+			return false
+		}
+		key, _ := text(name, maxText) // a longer name is none of ours
+		o.fields = append(o.fields, field{key, value})
+		return true
+	})
+	if !ok {
+		fail("want one JSON object")
+	}
+}
+
+// find is the value of a member, the last of that name; nil when there is none.
+func (o *object) find(name string) []byte {
+	for i := len(o.fields) - 1; i >= 0; i-- {
+		if o.fields[i].name == name {
+			return o.fields[i].value
+		}
+	}
+	return nil
 }
 
 func trimDot(at string) string {
@@ -65,8 +103,8 @@ func (o *object) fail(name, want string) {
 }
 
 // raw is the field's bytes, nil when absent or null.
-func (o *object) raw(name string) json.RawMessage {
-	v := o.fields[name]
+func (o *object) raw(name string) []byte {
+	v := o.find(name)
 	if bytes.Equal(v, []byte("null")) {
 		return nil
 	}
@@ -75,17 +113,59 @@ func (o *object) raw(name string) json.RawMessage {
 
 // has reports whether the field is there, null included.
 func (o *object) has(name string) bool {
-	_, ok := o.fields[name]
-	return ok
+	return o.find(name) != nil
 }
 
-// optional decodes a field into v; it reports whether the field was there and right.
+// text decodes a JSON string of at most max characters. One that must be
+// longer is not decoded.
+func text(raw []byte, max int) (s string, ok bool) {
+	const escaped = len(`\ud800\udc00`) // the longest spelling of a character
+	if len(raw) < 2 || raw[0] != '"' || len(raw) > 2+escaped*max {
+		return "", false
+	}
+	plain := raw[1 : len(raw)-1]
+	if bytes.IndexByte(plain, '\\') >= 0 || !utf8.Valid(plain) {
+		return spelled(raw, max)
+	}
+	return string(plain), utf8.RuneCount(plain) <= max
+}
+
+// spelled is text of a string with escapes, or with bytes that are no text.
+func spelled(raw []byte, max int) (s string, ok bool) {
+	err := json.Unmarshal(raw, &s)
+	return s, err == nil && utf8.RuneCountInString(s) <= max
+}
+
+// strings reads a list of at most most strings of maxText characters; want and
+// many say what is asked for where it holds something else, or more.
+func (o *object) strings(name string, raw []byte, most int, want, many string) (list []string) {
+	ok := elements(raw, func(value []byte) bool {
+		s, ok := text(value, maxText)
+		switch {
+		case len(list) == most:
+			o.fail(name, many)
+		case !ok:
+			o.fail(name, want)
+		default:
+			list = append(list, s)
+		}
+		return o.err == nil
+	})
+	if !ok {
+		o.fail(name, want)
+	}
+	return list
+}
+
+// optional decodes a number or boolean into v; it reports whether the field was
+// there and right.
 func optional[T any](o *object, name string, v *T, want string) bool {
+	const long = 512 // no number needs it
 	raw := o.raw(name)
 	if raw == nil {
 		return false
 	}
-	if err := json.Unmarshal(raw, v); err != nil {
+	if len(raw) > long || json.Unmarshal(raw, v) != nil {
 		o.fail(name, want)
 		return false
 	}
@@ -94,11 +174,15 @@ func optional[T any](o *object, name string, v *T, want string) bool {
 
 // token is a name that may travel in a header or a key: visible ASCII.
 func (o *object) token(name string, max int) string {
-	var s string
-	if !optional(o, name, &s, "want a string") {
+	raw := o.raw(name)
+	if raw == nil {
 		return ""
 	}
-	if s == "" || len(s) > max || !visible(s) {
+	s, ok := text(raw, max)
+	switch {
+	case raw[0] != '"':
+		o.fail(name, "want a string")
+	case !ok || s == "" || !visible(s):
 		o.fail(name, "want 1 to "+strconv.Itoa(max)+" visible ASCII characters")
 	}
 	return s
@@ -123,10 +207,15 @@ func visible(s string) bool {
 
 // text is any string of at most max characters; ok is false when absent.
 func (o *object) text(name string, max int) (s string, ok bool) {
-	if !optional(o, name, &s, "want a string") {
+	raw := o.raw(name)
+	if raw == nil {
 		return "", false
 	}
-	if utf8.RuneCountInString(s) > max {
+	if raw[0] != '"' {
+		o.fail(name, "want a string")
+		return "", false
+	}
+	if s, ok = text(raw, max); !ok {
 		o.fail(name, "want at most "+strconv.Itoa(max)+" characters")
 	}
 	return s, true

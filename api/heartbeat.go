@@ -40,9 +40,8 @@ func (h *Heartbeat) UnmarshalJSON(body []byte) error {
 		DrainDeadline: o.number("drainDeadline", 1e15),
 	}
 	h.Challenge, h.ChallengeValue = o.challenge()
-	h.HasAcks = optional(o, "acks", &h.Acks, "want a list of strings")
-	if len(h.Acks) > maxAcks {
-		o.fail("acks", "want at most 10000 message ids")
+	if raw := o.raw("acks"); raw != nil {
+		h.Acks, h.HasAcks = o.strings("acks", raw, maxAcks, "want a list of strings of at most 256 characters", "want at most 10000 message ids"), true
 	}
 	return o.err
 }

@@ -1,6 +1,10 @@
 package api
 
-import "pinboard"
+import (
+	"encoding/json"
+
+	"pinboard"
+)
 
 // A Register is the body of POST /registry/register, all dialects.
 type Register struct {
@@ -58,20 +62,79 @@ func (r *Register) UnmarshalJSON(body []byte) error {
 	if r.Takeover != "" && r.Takeover != "wind_down" && r.Takeover != "deny" {
 		o.fail("takeover", `want "wind_down" or "deny"`)
 	}
-	optional(o, "envs", &r.Envs, "want an object of strings")
-	optional(o, "instances", &r.Instances, "want an object of lists of strings")
-	if count(r.Instances) > maxInstances {
-		o.fail("instances", "want at most 100000 ids")
-	}
+	r.Envs, r.Instances = o.envs(), o.instances()
 	r.Namespaces = o.namespaces()
+	if o.err == nil && r.stored() > maxStored {
+		o.err = &FieldError{Want: "want at most 64 KiB besides instances"}
+	}
 	return o.err
 }
 
-func count(instances map[string][]string) (n int) {
-	for _, ids := range instances {
-		n += len(ids)
+// stored is about how much a store keeps of the registration, in each bucket.
+func (r *Register) stored() int {
+	kept := *r
+	kept.Instances, kept.Challenge, kept.ChallengeValue = nil, "", ""
+	b, err := json.Marshal(&kept)
+	if err != nil {
+		return maxStored + 1
 	}
-	return n
+	return len(b)
+}
+
+// envs is the env of each namespace that has its own.
+func (o *object) envs() (envs map[string]string) {
+	const want = "want an object of strings of at most 256 characters"
+	raw := o.raw("envs")
+	if raw == nil {
+		return nil
+	}
+	envs = map[string]string{}
+	left := maxNames
+	if !members(raw, func(name, value []byte) bool {
+		ns, ok := text(name, maxText)
+		env, ok2 := text(value, maxText)
+		switch {
+		case !ok || !ok2:
+			o.fail("envs", want)
+		case left == 0:
+			o.fail("envs", "want at most 256 namespaces")
+		default:
+			envs[ns] = env
+			left--
+		}
+		return o.err == nil
+	}) {
+		o.fail("envs", want)
+	}
+	return envs
+}
+
+// instances is what a process says it holds, by namespace. All lists together
+// hold at most maxInstances.
+func (o *object) instances() (held map[string][]string) {
+	const want = "want an object of lists of strings of at most 256 characters"
+	raw := o.raw("instances")
+	if raw == nil {
+		return nil
+	}
+	held = map[string][]string{}
+	names, left := maxNames, maxInstances
+	if !members(raw, func(name, value []byte) bool {
+		ns, ok := text(name, maxText)
+		switch {
+		case !ok:
+			o.fail("instances", want)
+		case names == 0:
+			o.fail("instances", "want at most 256 namespaces")
+		default:
+			ids := o.strings("instances", value, left, want, "want at most 100000 ids")
+			held[ns], names, left = ids, names-1, left-len(ids)
+		}
+		return o.err == nil
+	}) {
+		o.fail("instances", want)
+	}
+	return held
 }
 
 // challenge is the pair, both or neither.
@@ -90,12 +153,11 @@ func (o *object) challenge() (challenge, value string) {
 // each one that Pinboard can route (docs/protocol.md, "register").
 func (o *object) namespaces() []string {
 	var list []string
-	if !optional(o, "namespaces", &list, "want a list of strings") || len(list) == 0 {
-		o.fail("namespaces", "want a list of at least one namespace")
+	if raw := o.raw("namespaces"); raw != nil {
+		list = o.strings("namespaces", raw, maxNames, "want a list of strings of at most 256 characters", "want at most 256 namespaces")
 	}
-	if len(list) > maxText {
-		o.fail("namespaces", "want at most 256 namespaces")
-		return nil
+	if len(list) == 0 {
+		o.fail("namespaces", "want a list of at least one namespace")
 	}
 	seen := make(map[string]bool, len(list))
 	for _, ns := range list {

@@ -40,28 +40,31 @@ type ReleaseAnswer struct {
 
 // UnmarshalJSON decodes strictly, in all three shapes.
 func (r *Releases) UnmarshalJSON(body []byte) error {
+	o := new(object)
 	if !bytes.HasPrefix(bytes.TrimLeft(body, " \t\r\n"), []byte("[")) {
-		one, err := parseRelease(body, "")
+		one, err := o.release(body, "")
 		*r = Releases{one}
 		return err
 	}
-	var items []json.RawMessage
-	if err := json.Unmarshal(body, &items); err != nil {
-		return &FieldError{Want: "want a list of releases"}
-	}
-	*r = make(Releases, 0, len(items))
-	for i, item := range items {
-		one, err := parseRelease(item, "["+strconv.Itoa(i)+"].")
-		if err != nil {
-			return err
+	*r = Releases{}
+	var err error
+	elements(body, func(item []byte) bool {
+		var one Release
+		if one, err = o.release(item, "["+strconv.Itoa(len(*r))+"]."); err != nil {
+			return false
+		}
+		if len(*r) == maxReleases {
+			err = &FieldError{Want: "want at most " + strconv.Itoa(maxReleases) + " releases"}
+			return false
 		}
 		*r = append(*r, one)
-	}
-	return nil
+		return true
+	})
+	return err
 }
 
-func parseRelease(body []byte, at string) (Release, error) {
-	o := parseObject(body, at)
+func (o *object) release(body []byte, at string) (Release, error) {
+	o.parse(body, at)
 	r := Release{
 		SessionID: o.token("sessionId", maxText),
 		ClientID:  o.token("clientId", maxText),

@@ -24,19 +24,18 @@ const (
 // A Fleet is everything that runs during a benchmark: Redis, the upstream and
 // all targets at once, idle but the one under test.
 type Fleet struct {
-	scratch    string        // logs, configurations, pid files
-	peers      string        // folder of the peers' configurations
-	pinboard   string        // path of the binary under test
-	loopBinary string        // path of the experiment of bench/loop
-	only       []string      // targets that take part; none: all
-	tries      int           // measurements of one sample while others use the machine
-	patience   time.Duration // how long one sample waits for others to leave the machine
-	redisPort  int
-	script     string // SHA of the peers' look-up, loaded into Redis
-	redis      *Process
-	upstream   *Process
-	worker     string // host:port of the upstream
-	targets    []*Target
+	scratch   string        // logs, configurations, pid files
+	peers     string        // folder of the peers' configurations
+	pinboard  string        // path of the binary under test
+	only      []string      // targets that take part; none: all
+	tries     int           // measurements of one sample while others use the machine
+	patience  time.Duration // how long one sample waits for others to leave the machine
+	redisPort int
+	script    string // SHA of the peers' look-up, loaded into Redis
+	redis     *Process
+	upstream  *Process
+	worker    string // host:port of the upstream
+	targets   []*Target
 }
 
 // A Target is one way to the upstream.
@@ -79,7 +78,7 @@ func (t *Target) Warm(ctx context.Context) error {
 // Start starts everything and warms every target. Stop follows, also after
 // an error.
 func (f *Fleet) Start(ctx context.Context) error {
-	ports, err := freePorts(28)
+	ports, err := freePorts(24)
 	if err != nil {
 		return err
 	}
@@ -127,13 +126,9 @@ func (f *Fleet) Stop() {
 	}
 }
 
-// takesPart reports whether a target was asked for. Experiments must be asked
-// for by name.
+// takesPart reports whether a target was asked for.
 func (f *Fleet) takesPart(name string) bool {
-	if f.only == nil {
-		return name != figures.Loop && name != figures.LoopBlind
-	}
-	return slices.Contains(f.only, name)
+	return f.only == nil || slices.Contains(f.only, name)
 }
 
 // list says where everything is.

@@ -153,12 +153,6 @@ func bench(ctx context.Context, o Options, stdout io.Writer) error {
 			return fmt.Errorf("build: %w: %s", err, out)
 		}
 	}
-	if fleet.takesPart(figures.Loop) || fleet.takesPart(figures.LoopBlind) {
-		fleet.loopBinary = filepath.Join(scratch, "loop")
-		if out, err := exec.CommandContext(ctx, "go", "build", "-o", fleet.loopBinary, "./bench/loop").CombinedOutput(); err != nil {
-			return fmt.Errorf("build: %w: %s", err, out)
-		}
-	}
 	defer fleet.Stop()
 	if err := fleet.Start(ctx); err != nil {
 		return err

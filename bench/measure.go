@@ -22,9 +22,6 @@ func (f *Fleet) measureAll(ctx context.Context, o Options, progress io.Writer) (
 	if m.WebSocket, err = f.idle(ctx, load.WebSocket, o.Idle, streaming...); err != nil {
 		return m, err
 	}
-	if t := f.Target(figures.Loop); t != nil { // it has no tunnels
-		streaming = append(streaming, t)
-	}
 	if m.EventStream, err = f.idle(ctx, load.EventStream, o.Idle, streaming...); err != nil {
 		return m, err
 	}

@@ -55,31 +55,10 @@ func newReport(m figures.Measurements, f *Fleet, o Options) string {
 		{Title: "idle WebSocket KiB", Cell: kib(m.WebSocket)},
 		{Title: "idle event stream KiB", Cell: kib(m.EventStream)},
 	}))
-	if f.Target(figures.Loop) != nil {
-		b.WriteString("\nGoroutines or loops, ratios to pinboard within each round:\n\n" + loopTable(m))
-	}
 	if m.RowBytes.N > 0 {
 		fmt.Fprintf(&b, "\nRedis memory per row: %s bytes.\n", m.RowBytes)
 	}
 	return b.String()
-}
-
-// loopTable holds the experiment of bench/loop against the engine it would
-// replace.
-func loopTable(m figures.Measurements) string {
-	to := func(rounds []figures.Round, g figures.Figure) func(string) figures.Spread {
-		return func(t string) figures.Spread { return figures.Ratio(rounds, t, figures.Pinboard, g) }
-	}
-	return figures.TargetTable([]string{figures.Loop, figures.LoopBlind}, []figures.Column{
-		{Title: "CPU per request", Cell: to(m.Closed, figures.CPU)},
-		{Title: "requests/s", Cell: to(m.Closed, figures.Rate)},
-		{Title: "p99, 64 connections", Cell: to(m.Closed, figures.P99)},
-		{Title: "Redis CPU per request", Cell: to(m.Closed, figures.RedisCPU)},
-		{Title: "p50, one connection", Cell: to(m.Single, figures.P50)},
-		{Title: "CPU per request, one connection", Cell: to(m.Single, figures.CPU)},
-		{Title: "p99, 2,000/s", Cell: to(m.Open, figures.P99)},
-		{Title: "CPU per request, 2,000/s", Cell: to(m.Open, figures.CPU)},
-	})
 }
 
 // machine describes what the figures belong to, without a date or a path.

@@ -35,10 +35,6 @@ func (f *Fleet) plan(ports []int) []*Target {
 		{figures.Pinboard, func(port, _ int) (*Process, error) {
 			return f.pinboardNode(figures.Pinboard, port, "REDIS_URL=redis://"+address(f.redisPort))
 		}},
-		{figures.Loop, func(port, metrics int) (*Process, error) { return f.loop(figures.Loop, port, metrics) }},
-		{figures.LoopBlind, func(port, metrics int) (*Process, error) {
-			return f.loop(figures.LoopBlind, port, metrics, "-look=false")
-		}},
 		{figures.PinboardMem, func(port, _ int) (*Process, error) {
 			return f.pinboardNode(figures.PinboardMem, port, "REDIS_URL=memory:", "PINBOARD_COLD_START=off")
 		}},
@@ -104,14 +100,6 @@ func (f *Fleet) reverseProxy(port, _ int) (*Process, error) {
 		return nil, err
 	}
 	return startProcess(f.scratch, figures.ReverseProxy, nil, self, "reverseproxy", address(port), f.worker)
-}
-
-// loop runs the experiment of bench/loop on the rows that figures.Pinboard has
-// placed.
-func (f *Fleet) loop(name string, port, metrics int, flags ...string) (*Process, error) {
-	command := append([]string{f.loopBinary, "-listen", address(port), "-metrics", address(metrics),
-		"-redis", address(f.redisPort)}, flags...)
-	return startProcess(f.scratch, name, nil, command...)
 }
 
 // pinboardNode runs the binary under test as it comes, but for what a single

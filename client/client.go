@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"pinboard/api"
+	"pinboard/internal/seam"
 )
 
 // Timeout bounds one call. A node keeps everything inside a call well below it
@@ -38,7 +39,7 @@ func New(base, token string, transport http.RoundTripper) *Client {
 	if transport == nil {
 		transport = &http.Transport{DisableCompression: true, MaxIdleConnsPerHost: 2, IdleConnTimeout: time.Minute}
 	}
-	return &Client{
+	c := &Client{
 		base:  strings.TrimRight(base, "/"),
 		token: token,
 		http: http.Client{
@@ -47,6 +48,10 @@ func New(base, token string, transport http.RoundTripper) *Client {
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		},
 	}
+	if _, own := transport.(seam.Machine); own {
+		c.http.Timeout = 0 // the machine bounds its calls by its own clock
+	}
+	return c
 }
 
 // Close drops idle connections.

@@ -34,8 +34,9 @@ def test_green_replaces_blue_for_good(fleet):
     fleet.wait_registered("blue")
     before = fleet.client.increment("/counters/x", host="app.test")
     assert before.worker == "blue"
-    fleet.worker("green", hostname="app.test", env="green", binding_epoch=2)
-    fleet.wait_registered("green")
+    green = fleet.worker("green", hostname="app.test", env="green", binding_epoch=2)
+    # Blue is served until green has shown itself by a beat.
+    wait_for(lambda: "/registry/heartbeat" in green.output(), "green's first beat")
     displaced = time.monotonic()
     served = fleet.client.increment("/counters/new", host="app.test")
     assert served.worker == "green"

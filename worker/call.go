@@ -76,6 +76,9 @@ func (in *Instance) Call(req *http.Request) (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
+	if l, now := in.h.look(); l.ending(now) {
+		return nil, ErrStopped
+	}
 	out.Header.Set(api.HeaderFrom, in.Namespace+"/"+in.ID)
 	out.Header.Set(api.HeaderSession, id)
 	out.Header.Set(api.HeaderSessionKey, s.secret)

@@ -18,6 +18,10 @@ import (
 	"pinboard/worker"
 )
 
+// slowOpen is how long some instances take to open: long enough to be stopped
+// in, much shorter than the lease.
+const slowOpen = leaseTTL / 4
+
 // child is the test binary as a worker process of its own, to be killed and
 // frozen. It tells what its instances do on standard output.
 func child() {
@@ -29,7 +33,14 @@ func child() {
 	h.Handle("/t", worker.Class{Open: func(in *worker.Instance) (http.Handler, error) {
 		fmt.Println("open", in.ID)
 		in.OnClose(func(context.Context) error { fmt.Println("close", in.ID); return nil })
-		return instance("child", in), nil
+		if strings.HasPrefix(in.ID, "slow") {
+			time.Sleep(slowOpen)
+		}
+		serve := instance("child", in)
+		return http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+			fmt.Println("serve", in.ID)
+			serve.ServeHTTP(rw, r)
+		}), nil
 	}})
 	h.ListenAndServe(context.Background(), addr)
 }
@@ -120,7 +131,7 @@ func TestFrozenWorker(t *testing.T) {
 			t.Fatalf("after the thaw: %d %q", status, body)
 		}
 	}
-	if got := p.story(); got != "open a, close a" {
+	if got := p.story(); got != "open a, serve a, close a" {
 		t.Errorf("the thawed worker: %s", got)
 	}
 	if err := w2.stop(); err != nil {
@@ -128,5 +139,37 @@ func TestFrozenWorker(t *testing.T) {
 	}
 	if got := owner(served(t, n.url("/t/a"))); got != "child" {
 		t.Errorf("served by %s", got)
+	}
+}
+
+// A worker that is stopped while instances open, and continued when their ids
+// live elsewhere: it begins no handler for those who still wait. Many instances
+// wake up at once, so that some of them are ahead of the timers of the lease.
+func TestStoppedDuringOpen(t *testing.T) {
+	n := startNode(t)
+	p := startChild(t, n)
+	served(t, n.url("/t/a")) // registered
+	const ids = 20
+	id := func(i int) string { return fmt.Sprintf("slow%d", i) }
+	var asking sync.WaitGroup
+	for i := range ids {
+		asking.Go(func() { fetch(n.url("/t/" + id(i))) })
+	}
+	eventually(t, "all open", func() bool { return strings.Count(p.story(), "open slow") == ids })
+	if err := freeze.Process(p.cmd.Process); err != nil {
+		t.Fatal(err)
+	}
+	startWorker(t, n, "w2", newRecord())
+	for i := range ids {
+		eventually(t, id(i)+" lives on w2", func() bool {
+			_, body := fetch(n.url("/t/" + id(i)))
+			return strings.HasPrefix(body, "w2 ")
+		})
+	}
+	p.cmd.Process.Signal(syscall.SIGCONT)
+	eventually(t, "the stopped worker has closed what it opened", func() bool { return strings.Count(p.story(), "close slow") == ids })
+	asking.Wait()
+	if got := p.story(); strings.Contains(got, "serve slow") {
+		t.Errorf("began behind its lease: %s", got)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"pinboard"
 	"pinboard/api"
 	"pinboard/internal/attest"
+	"pinboard/internal/seam"
 )
 
 // A Handler is a worker: an http.Handler to be served at Config.Advertise and
@@ -18,13 +19,14 @@ import (
 // holds now, inside the lease, at an epoch no older than any it has seen.
 type Handler struct {
 	cfg     Config
+	m       seam.Machine
 	base    string // path of the advertise URL without trailing "/"
 	session *Session
 	calls   http.RoundTripper // of instances to instances
 	started time.Time
 	classes map[string]Class // fixed once Run begins
 
-	mu       sync.Mutex
+	mu       sync.Locker
 	running  bool // Run began
 	over     bool // superseded, or Run is at its end: nothing opens any more
 	table    map[key]*Instance
@@ -35,7 +37,7 @@ type Handler struct {
 	timers   timers
 	emptied  chan struct{} // told when the table becomes empty
 
-	closers sync.WaitGroup // one for each instance being closed
+	closers seam.Group // one for each instance being closed
 }
 
 // counts of one namespace since the start.
@@ -51,8 +53,10 @@ func New(cfg Config) (*Handler, error) {
 	if err != nil {
 		return nil, err
 	}
+	m := seam.Of(cfg.Transport)
 	h := &Handler{
-		cfg: cfg, base: strings.TrimRight(base.EscapedPath(), "/"), started: time.Now(),
+		cfg: cfg, m: m, mu: m.NewLock(), closers: seam.Group{On: m},
+		base: strings.TrimRight(base.EscapedPath(), "/"), started: m.Now(),
 		classes: map[string]Class{}, counts: map[string]*counts{},
 		table: map[key]*Instance{}, fences: fences{}, emptied: make(chan struct{}, 1),
 	}
@@ -147,7 +151,7 @@ func rawPath(r *http.Request) string {
 // namespaceOf is a pinboard.Prefix over the classes.
 func (h *Handler) namespaceOf(path string) (longest int) {
 	for ns := range h.classes {
-		if len(ns) > longest && strings.HasPrefix(path, ns) && (len(path) == len(ns) || path[len(ns)] == '/') {
+		if len(ns) > longest && pinboard.InNamespace(path, ns) {
 			longest = len(ns)
 		}
 	}
@@ -159,7 +163,7 @@ func (h *Handler) namespaceOf(path string) (longest int) {
 func (h *Handler) verify(r *http.Request) (attest.Claims, bool) {
 	id := h.session.ID()
 	c, err := attest.Verify(r.Header.Get(api.HeaderAttestation), h.session.secret,
-		func(audience string) bool { return id != "" && audience == id }, time.Now())
+		func(audience string) bool { return id != "" && audience == id }, h.m.Now())
 	return c, err == nil
 }
 
@@ -173,14 +177,22 @@ func parseEpoch(values []string) (pinboard.Epoch, bool) {
 	return e, err == nil
 }
 
+// look reads the lease and then the clock, so that no time spent waiting for a
+// lock goes unseen. What begins something in the name of an instance looks
+// right before it, behind its last wait: the ids may have another owner by then.
+func (h *Handler) look() (lease, time.Time) {
+	_, l := h.session.standing()
+	return l, h.m.Now()
+}
+
 // enter decides whether a request may go in. Everything it rests on is looked
 // at under one lock: the session the request was meant for, the lease, the
 // fence, the instance.
 func (h *Handler) enter(class Class, k key, epoch pinboard.Epoch, session string) (*Instance, *denial) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	now := time.Now()
 	current, lease := h.session.standing()
+	now := h.m.Now() // behind both locks
 	if current != session {
 		return nil, &badAttestation
 	}

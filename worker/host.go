@@ -1,8 +1,9 @@
 package worker
 
 import (
-	"context"
+	"cmp"
 	"errors"
+	"maps"
 	"slices"
 	"time"
 
@@ -31,6 +32,14 @@ func (h *Handler) held() map[string][]string {
 	return out
 }
 
+// instancesLocked lists the table in one order, always the same: a simulation
+// must repeat itself.
+func (h *Handler) instancesLocked() []*Instance {
+	return slices.SortedFunc(maps.Values(h.table), func(a, b *Instance) int {
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.ID, b.ID))
+	})
+}
+
 // quit closes what may have another owner. What had closed already when the
 // registration listed it is given back once more: a release that was under way
 // may have arrived before the registration, and Pinboard waits for one behind
@@ -52,10 +61,12 @@ func (h *Handler) quit(duplicates []api.Instance) {
 func (h *Handler) renewed() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	_, lease := h.session.standing()
-	now := time.Now()
-	h.timers.stop.arm(lease.stopAt().Sub(now), h.leaseEnds)
-	h.timers.lapse.arm(lease.until.Sub(now), h.leaseLapsed)
+	lease, now := h.look()
+	h.timers.stop.arm(h.m, lease.stopAt().Sub(now), h.leaseEnds)
+	h.timers.lapse.arm(h.m, lease.until.Sub(now), h.leaseLapsed)
+	if l, now := h.look(); l.ending(now) {
+		h.abortLocked() // stopped since the first look: the timers come late
+	}
 	h.fences.sweep(now, lease.fenceMemory())
 }
 
@@ -72,7 +83,7 @@ func (h *Handler) windDown(m client.Message) bool {
 	}
 	in.deadline = time.Time{}
 	if m.Deadline != nil {
-		in.deadline = time.Now().Add(*m.Deadline)
+		in.deadline = h.m.Now().Add(*m.Deadline)
 	}
 	h.settleLocked(in)
 	return true
@@ -95,7 +106,7 @@ func (h *Handler) stopAll() {
 }
 
 func (h *Handler) abortLocked() {
-	for _, in := range h.table {
+	for _, in := range h.instancesLocked() {
 		h.closeLocked(in)
 	}
 }
@@ -104,7 +115,7 @@ func (h *Handler) abortLocked() {
 func (h *Handler) leaseEnds() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if _, lease := h.session.standing(); time.Now().Before(lease.stopAt()) || len(h.table) == 0 {
+	if l, now := h.look(); !l.ending(now) || len(h.table) == 0 {
 		return // renewed meanwhile, or nothing to lose
 	}
 	h.cfg.Log.Warn("lease ends without a renewal: closing all instances", "instances", len(h.table))
@@ -115,10 +126,10 @@ func (h *Handler) leaseEnds() {
 func (h *Handler) leaseLapsed() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if _, lease := h.session.standing(); time.Now().Before(lease.until) {
+	if l, now := h.look(); !l.lapsed(now) {
 		return
 	}
-	for _, in := range h.table {
+	for _, in := range h.instancesLocked() {
 		in.endHooks(errLapsed)
 	}
 }
@@ -134,7 +145,7 @@ func (h *Handler) deadlineLocked(in *Instance) time.Time {
 // drainChangedLocked gives effect to a new pair of drains.
 func (h *Handler) drainChangedLocked() {
 	h.session.cap(earliest(h.own.at, h.operator.at))
-	for _, in := range h.table {
+	for _, in := range h.instancesLocked() {
 		h.settleLocked(in)
 	}
 }
@@ -144,23 +155,18 @@ func (h *Handler) drainFor(d time.Duration) {
 	h.session.setDraining(true)
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.own = drain{on: true, at: time.Now().Add(d)}
+	h.own = drain{on: true, at: h.m.Now().Add(d)}
 	h.drainChangedLocked()
 }
 
-// awaitEmpty waits until nothing lives here, at most until ctx ends.
-func (h *Handler) awaitEmpty(ctx context.Context) (left int) {
-	for {
+// awaitEmpty waits until nothing lives here, d at most.
+func (h *Handler) awaitEmpty(d time.Duration) (left int) {
+	for end := h.m.Now().Add(d); ; {
 		h.mu.Lock()
 		left = len(h.table)
 		h.mu.Unlock()
-		if left == 0 {
-			return 0
-		}
-		select {
-		case <-ctx.Done():
+		if left == 0 || h.m.Wait(max(0, end.Sub(h.m.Now())), h.emptied) < 0 {
 			return left
-		case <-h.emptied:
 		}
 	}
 }

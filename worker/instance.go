@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"pinboard"
+	"pinboard/internal/seam"
 )
 
 // An Instance is the one live object of its (namespace, id). It begins with
@@ -31,16 +32,18 @@ type Instance struct {
 	hooksCtx context.Context // ends when closing is over, or the lease lapsed
 	endHooks context.CancelCauseFunc
 
-	opened  chan struct{} // closed when Open has returned
-	serving http.Handler  // what it returned; nil: it failed. Fixed once opened
+	opened  chan struct{} // closed when Open has returned, or did not begin
+	serving http.Handler  // what it returned; nil: there is none. Fixed once opened
+	late    *denial       // why Open did not begin, nil if it did. Fixed once opened
 	quiet   chan struct{} // closed when closing and nobody is inside any more
 	gone    chan struct{} // closed when the table has forgotten the instance
 
 	// The rest is guarded by h.mu.
 	epoch    pinboard.Epoch // the highest it was addressed with
-	requests int            // inside, streams not counted
-	streams  int            // inside; they keep nothing alive that winds down
-	tasks    int            // background work
+	inside   map[*answer]struct{}
+	requests int // inside, streams not counted
+	streams  int // inside; they keep nothing alive that winds down
+	tasks    int // background work
 	closing  bool
 	retry    bool      // Open failed unasked: the id is not given back
 	left     time.Time // when the last request or task left
@@ -67,7 +70,8 @@ func (in *Instance) Epoch() pinboard.Epoch {
 
 // Go runs background work of the instance. Its context is Context; it keeps
 // the instance from being idle, and closing waits for its return. False, and
-// nothing runs, once closing has begun.
+// nothing runs, once closing has begun. Nor does it begin if the lease ends
+// between this call and the first instruction of work; the instance closes.
 func (in *Instance) Go(work func(context.Context)) bool {
 	in.h.mu.Lock()
 	defer in.h.mu.Unlock()
@@ -75,10 +79,14 @@ func (in *Instance) Go(work func(context.Context)) bool {
 		return false
 	}
 	in.tasks++
-	go func() {
+	in.h.m.Go(func() {
 		defer in.leave(func() { in.tasks-- })
+		if l, now := in.h.look(); l.ending(now) {
+			in.stop()
+			return
+		}
 		work(in.ctx)
-	}()
+	})
 	return true
 }
 
@@ -98,7 +106,7 @@ func (in *Instance) OnClose(hook func(context.Context) error) {
 func (in *Instance) Close() {
 	in.h.mu.Lock()
 	defer in.h.mu.Unlock()
-	in.asked = earliest(in.asked, time.Now().Add(in.h.cfg.Drain))
+	in.asked = earliest(in.asked, in.h.m.Now().Add(in.h.cfg.Drain))
 	in.h.settleLocked(in)
 }
 
@@ -107,24 +115,35 @@ func (h *Handler) openLocked(class Class, k key) *Instance {
 	in := &Instance{
 		Namespace: k.ns, ID: k.id, h: h, k: k, class: class,
 		opened: make(chan struct{}), quiet: make(chan struct{}), gone: make(chan struct{}),
+		inside: map[*answer]struct{}{},
 	}
 	in.ctx, in.cancel = context.WithCancelCause(context.Background())
 	in.hooksCtx, in.endHooks = context.WithCancelCause(context.Background())
 	h.table[k] = in
 	h.counts[k.ns].resident++
-	go in.open()
+	h.m.Go(in.open)
 	return in
 }
 
-// open calls the application. What did not open is closed, but its id is not
-// given back unless somebody asked: the next request tries again, here and at
-// the same epoch.
+// open calls the application, unless the lease has become too short since the
+// request was let in. What did not open is closed, but its id is not given
+// back unless somebody asked: the next request tries again, here and at the
+// same epoch.
 func (in *Instance) open() {
-	handler, err := in.tryOpen()
 	h := in.h
+	var handler http.Handler
+	var err error
+	switch l, now := h.look(); {
+	case l.expired(now):
+		in.late, err = &leaseExpired, errLapsed
+	case !l.healthy(now):
+		in.late, err = &unhealthy, errLapsed
+	default:
+		handler, err = in.tryOpen()
+	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	in.left = time.Now()
+	in.left = h.m.Now()
 	if err == nil {
 		in.serving, in.began = handler, in.left
 		h.counts[in.Namespace].Activations++
@@ -156,7 +175,7 @@ func (in *Instance) leave(count func()) {
 	in.h.mu.Lock()
 	defer in.h.mu.Unlock()
 	count()
-	in.left = time.Now()
+	in.left = in.h.m.Now()
 	in.h.settleLocked(in)
 }
 
@@ -174,7 +193,7 @@ func (h *Handler) settleLocked(in *Instance) {
 		}
 		return
 	}
-	now := time.Now()
+	now := h.m.Now()
 	deadline := h.deadlineLocked(in)
 	winding := h.drainingLocked() || !in.deadline.IsZero() || !in.asked.IsZero()
 	due := deadline
@@ -188,7 +207,7 @@ func (h *Handler) settleLocked(in *Instance) {
 	case due.IsZero():
 		in.timer.stop()
 	case now.Before(due):
-		in.timer.arm(due.Sub(now), func() { h.settle(in) })
+		in.timer.arm(h.m, due.Sub(now), func() { h.settle(in) })
 	default:
 		h.closeLocked(in)
 	}
@@ -208,15 +227,25 @@ func (h *Handler) closeLocked(in *Instance) {
 	in.closing = true
 	in.timer.stop()
 	in.cancel(ErrStopped)
+	for a := range in.inside {
+		a.cancel(ErrStopped)
+	}
 	h.settleLocked(in)
 	h.closers.Go(in.close)
+}
+
+// stop is closeLocked for those who do not hold the lock.
+func (in *Instance) stop() {
+	in.h.mu.Lock()
+	defer in.h.mu.Unlock()
+	in.h.closeLocked(in)
 }
 
 // close carries the end through, in the order the type promises.
 func (in *Instance) close() {
 	h := in.h
-	<-in.opened
-	<-in.quiet
+	h.m.Wait(seam.Forever, in.opened)
+	h.m.Wait(seam.Forever, in.quiet)
 	clean := in.runHooks()
 	in.endHooks(ErrStopped)
 	if epoch, ok := h.fenceOff(in, clean); ok && clean {
@@ -234,7 +263,7 @@ func (h *Handler) fenceOff(in *Instance, given bool) (pinboard.Epoch, bool) {
 		return 0, false
 	}
 	h.counts[in.Namespace].Evictions++
-	h.fences.release(in.k, in.epoch, time.Now(), given)
+	h.fences.release(in.k, in.epoch, h.m.Now(), given)
 	return in.epoch, true
 }
 
@@ -259,6 +288,9 @@ func (in *Instance) runHook(hook func(context.Context) error) (err error) {
 			err = fmt.Errorf("panic: %v", p)
 		}
 	}()
+	if l, now := in.h.look(); l.lapsed(now) {
+		in.endHooks(errLapsed) // its timer may not have run yet
+	}
 	return hook(in.hooksCtx)
 }
 
@@ -280,27 +312,25 @@ func (h *Handler) forget(in *Instance) {
 func (in *Instance) serve(rw http.ResponseWriter, r *http.Request, rest string, caller *Caller) {
 	ctx, cancel := context.WithCancelCause(withCaller(r.Context(), caller))
 	defer cancel(nil)
-	detach := context.AfterFunc(in.ctx, func() { cancel(context.Cause(in.ctx)) })
-	defer detach()
 	defer in.awaitGone(r.Context())
-	a := &answer{ResponseWriter: rw, in: in}
+	a := &answer{ResponseWriter: rw, in: in, cancel: cancel}
+	a.enter()
 	defer a.over()
 
-	select {
-	case <-in.opened:
-	case <-ctx.Done():
-	}
+	in.h.m.Wait(seam.Forever, in.opened, ctx.Done())
+	inside := below(r.WithContext(ctx), rest)
 	if d := in.unusable(); d != nil {
 		d.write(rw, r)
 		return
 	}
-	in.serving.ServeHTTP(a, below(r.WithContext(ctx), rest))
-	if in.ctx.Err() != nil && !a.began.Load() {
+	in.serving.ServeHTTP(a, inside) // nothing comes between this and the look in unusable
+	if (a.cut.Load() || in.ctx.Err() != nil) && !a.began.Load() {
 		aborted.write(rw, r) // cut before it said anything: no empty 200
 	}
 }
 
-// unusable says why a request that waited for Open cannot be served.
+// unusable says why a request that waited for Open cannot be served. The lease
+// comes last: it may have ended during any wait since the request was let in.
 func (in *Instance) unusable() *denial {
 	select {
 	case <-in.opened:
@@ -308,9 +338,17 @@ func (in *Instance) unusable() *denial {
 		return &closing
 	}
 	switch {
+	case in.late != nil:
+		return in.late
 	case in.serving == nil:
 		return &openFailed
 	case in.ctx.Err() != nil:
+		return &closing
+	}
+	switch l, now := in.h.look(); {
+	case l.expired(now):
+		return &leaseExpired
+	case l.ending(now):
 		return &closing
 	}
 	return nil
@@ -323,13 +361,7 @@ func (in *Instance) awaitGone(request context.Context) {
 	if in.ctx.Err() == nil {
 		return
 	}
-	wait := time.NewTimer(releaseWait)
-	defer wait.Stop()
-	select {
-	case <-in.gone:
-	case <-request.Done():
-	case <-wait.C:
-	}
+	in.h.m.Wait(releaseWait, in.gone, request.Done())
 }
 
 // below is the request as the instance sees it: the path behind its id.

@@ -39,6 +39,13 @@ func (l lease) expired(now time.Time) bool {
 	return !l.until.IsZero() && !now.Before(l.expiry())
 }
 
+// lapsed reports that the ids may have another owner, whatever this worker's
+// own drain says.
+func (l lease) lapsed(now time.Time) bool { return !l.until.IsZero() && !now.Before(l.until) }
+
+// ending reports that every instance begins to close, or has.
+func (l lease) ending(now time.Time) bool { return !l.until.IsZero() && !now.Before(l.stopAt()) }
+
 // stopAt is when every instance begins to close if no renewal comes: half a
 // buffer before the lease can have lapsed, so that closing ends in time.
 func (l lease) stopAt() time.Time { return l.until.Add(-l.buffer / 2) }

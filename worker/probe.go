@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"net/http"
 	"strconv"
-	"time"
 
 	"pinboard/api"
 )
@@ -58,7 +57,7 @@ func (h *Handler) serveStats(rw http.ResponseWriter, r *http.Request) {
 		return
 	}
 	s := stats{Namespaces: map[string]*counts{}, Instances: []instanceStats{}}
-	now := time.Now()
+	now := h.m.Now()
 	s.Process.UptimeMs = now.Sub(h.started).Milliseconds()
 	h.session.mu.Lock()
 	s.LeaseFlaps, s.Reregistrations = h.session.flaps, h.session.again

@@ -8,6 +8,7 @@ import (
 
 	"pinboard"
 	"pinboard/api"
+	"pinboard/internal/seam"
 )
 
 const (
@@ -28,10 +29,10 @@ const (
 type releases struct {
 	session *Session
 
-	mu      sync.Mutex
+	mu      sync.Locker
 	waiting []*released
 	posting bool
-	poster  sync.WaitGroup
+	poster  seam.Group
 }
 
 type released struct {
@@ -54,12 +55,7 @@ func (r *releases) add(k key, epoch pinboard.Epoch) {
 	}
 	r.mu.Unlock()
 	r.flush()
-	wait := time.NewTimer(releaseWait)
-	defer wait.Stop()
-	select {
-	case <-one.tried:
-	case <-wait.C:
-	}
+	r.session.m.Wait(releaseWait, one.tried)
 }
 
 // repeat queues a release again, behind the next answer of the session.
@@ -154,7 +150,7 @@ func (s *Session) insist(what string, call func(context.Context) error) bool {
 	var err error
 	for n := range attempts {
 		if n > 0 {
-			time.Sleep(time.Duration(n) * retryStep)
+			s.m.Wait(time.Duration(n) * retryStep)
 		}
 		if err = call(context.Background()); err == nil {
 			return true

@@ -7,6 +7,8 @@ import (
 	"net"
 	"net/http"
 	"time"
+
+	"pinboard/internal/seam"
 )
 
 // straggle is how much longer than Config.Drain Run waits for instances that
@@ -35,21 +37,20 @@ func (h *Handler) Run(ctx context.Context) error {
 	}
 
 	beats, stopBeats := context.WithCancel(context.WithoutCancel(ctx))
-	ended := make(chan error, 1)
-	go func() { ended <- h.session.run(beats) }()
-
-	var err error
-	select {
-	case <-ctx.Done():
+	ended := make(chan struct{})
+	var why, err error
+	h.m.Go(func() {
+		defer close(ended)
+		why = h.session.run(beats)
+	})
+	if h.m.Wait(seam.Forever, ctx.Done(), ended) == 0 {
 		h.drainFor(h.cfg.Drain)
-	case err = <-ended:
-		ended <- err // superseded: everything is closing already
+	} else {
+		err = why // superseded: everything is closing already
 	}
-	patience, cancel := context.WithTimeout(context.WithoutCancel(ctx), h.cfg.Drain+straggle)
-	left := h.awaitEmpty(patience)
-	cancel()
+	left := h.awaitEmpty(h.cfg.Drain + straggle)
 	stopBeats()
-	<-ended
+	h.m.Wait(seam.Forever, ended)
 	h.end()
 	if left > 0 {
 		return fmt.Errorf("%w: %d left", ErrStragglers, left)

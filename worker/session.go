@@ -2,16 +2,14 @@ package worker
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/hex"
 	"errors"
 	"log/slog"
-	mathrand "math/rand/v2"
 	"sync"
 	"time"
 
 	"pinboard/api"
 	"pinboard/client"
+	"pinboard/internal/seam"
 )
 
 // ErrSuperseded ends Run when a newer deployment has taken every hostname
@@ -42,6 +40,7 @@ type host interface {
 // beside it.
 type Session struct {
 	cfg    *Config
+	m      seam.Machine
 	client *client.Client
 	host   host
 	wake   chan struct{}  // beat now
@@ -51,7 +50,7 @@ type Session struct {
 	// and can claim nothing of its predecessor.
 	clientID, secret string
 
-	mu         sync.Mutex
+	mu         sync.Locker
 	id         string          // "" from the loss of a session until the next one is accepted
 	prev       string          // the session last lost, until the next one is accepted
 	lease      lease           // of the current or last session
@@ -70,17 +69,18 @@ type Session struct {
 }
 
 func newSession(cfg *Config, h host) *Session {
+	m := seam.Of(cfg.Transport)
 	s := &Session{
-		cfg: cfg, host: h,
+		cfg: cfg, m: m, host: h, mu: m.NewLock(),
 		client: client.New(cfg.Pinboard, cfg.Token, cfg.Transport),
 		wake:   make(chan struct{}, 1),
-		chance: mathrand.Float64,
+		chance: m.Float64,
 
-		clientID: token(16), secret: token(32),
+		clientID: m.Text(16), secret: m.Text(32),
 		lease: lease{buffer: cfg.Buffer},
 		acks:  map[string]bool{},
 	}
-	s.releases.session = s
+	s.releases = releases{session: s, mu: m.NewLock(), poster: seam.Group{On: m}}
 	return s
 }
 
@@ -94,7 +94,7 @@ func (s *Session) ID() string {
 // lease.
 func (s *Session) Ready() bool {
 	id, l := s.standing()
-	return id != "" && !l.expired(time.Now())
+	return id != "" && !l.expired(s.m.Now())
 }
 
 // Expires is when the right to serve ends unless it is renewed; zero before
@@ -142,7 +142,7 @@ func (s *Session) setDraining(on bool) {
 // Calls go out at a fixed rate, measured from their sending.
 func (s *Session) run(ctx context.Context) error {
 	for {
-		sent := time.Now()
+		sent := s.m.Now()
 		if s.registered() {
 			s.beat(ctx)
 		} else {
@@ -151,15 +151,10 @@ func (s *Session) run(ctx context.Context) error {
 		if s.Superseded() {
 			return ErrSuperseded
 		}
-		next := time.NewTimer(time.Until(sent.Add(s.pause())))
-		select {
-		case <-ctx.Done():
-			next.Stop()
+		next := sent.Add(s.pause()).Sub(s.m.Now())
+		if s.m.Wait(max(0, next), ctx.Done(), s.wake) == 0 {
 			return ctx.Err()
-		case <-s.wake:
-		case <-next.C:
 		}
-		next.Stop()
 	}
 }
 
@@ -182,7 +177,7 @@ func (s *Session) pause() time.Duration {
 func (s *Session) register(ctx context.Context) {
 	held, headroom := s.host.held(), s.cfg.Headroom()
 	s.mu.Lock()
-	s.challenge = [2]string{token(16), token(16)}
+	s.challenge = [2]string{s.m.Text(16), s.m.Text(16)}
 	body := api.Register{
 		ClientID: s.clientID, Secret: s.secret,
 		Namespaces: s.cfg.namespaces, AdvertiseURL: s.cfg.Advertise,
@@ -193,7 +188,7 @@ func (s *Session) register(ctx context.Context) {
 	}
 	s.mu.Unlock()
 
-	sent := time.Now()
+	sent := s.m.Now()
 	grant, err := s.client.Register(ctx, body)
 	if err != nil {
 		s.notRegistered(ctx, err)
@@ -239,7 +234,7 @@ func (s *Session) notRegistered(ctx context.Context, err error) {
 func (s *Session) beat(ctx context.Context) {
 	headroom := s.cfg.Headroom()
 	s.mu.Lock()
-	s.challenge = [2]string{token(16), token(16)}
+	s.challenge = [2]string{s.m.Text(16), s.m.Text(16)}
 	acks := sorted(s.acks)
 	body := api.Heartbeat{
 		SessionID: s.id, Headroom: headroom, Draining: s.draining,
@@ -247,7 +242,7 @@ func (s *Session) beat(ctx context.Context) {
 	}
 	s.mu.Unlock()
 
-	sent := time.Now()
+	sent := s.m.Now()
 	grant, err := s.client.Heartbeat(ctx, body)
 	switch {
 	case err == nil:
@@ -301,7 +296,7 @@ func (s *Session) renewed(sent time.Time, grant client.Grant, acked []string) {
 }
 
 func (s *Session) renewLocked(sent time.Time, grant client.Grant) {
-	if !s.lease.healthy(time.Now()) {
+	if !s.lease.healthy(s.m.Now()) {
 		s.flaps++
 	}
 	s.lease = s.lease.renewed(sent, grant.ExpiresIn)
@@ -312,17 +307,10 @@ func (s *Session) applyDrain(grant client.Grant) {
 		return
 	}
 	s.mu.Lock()
-	next, changed := s.operator.echo(*grant.Draining, grant.DrainLeft, time.Now())
+	next, changed := s.operator.echo(*grant.Draining, grant.DrainLeft, s.m.Now())
 	s.operator = next
 	s.mu.Unlock()
 	if changed {
 		s.host.operatorDrain(next)
 	}
-}
-
-// token is n random bytes in hexadecimal.
-func token(n int) string {
-	b := make([]byte, n)
-	rand.Read(b)
-	return hex.EncodeToString(b)
 }

@@ -1,20 +1,24 @@
 package worker
 
-import "time"
+import (
+	"time"
 
-// A timer calls a function later, on a goroutine of its own. It may call once
+	"pinboard/internal/seam"
+)
+
+// A timer calls a function later, as an activity of its own. It may call once
 // more than wanted, when stop or arm come at the very moment: what it calls
 // looks at the time and the state again.
-type timer struct{ t *time.Timer }
+type timer struct{ cancel func() }
 
-func (t *timer) arm(d time.Duration, call func()) {
+func (t *timer) arm(m seam.Machine, d time.Duration, call func()) {
 	t.stop()
-	t.t = time.AfterFunc(d, call)
+	t.cancel = m.After(d, call)
 }
 
 func (t *timer) stop() {
-	if t.t != nil {
-		t.t.Stop()
+	if t.cancel != nil {
+		t.cancel()
 	}
 }
 

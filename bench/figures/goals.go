@@ -4,8 +4,6 @@ package figures
 const (
 	Pinboard     = "pinboard"
 	PinboardMem  = "pinboard memory:"
-	Loop         = "loop"       // the experiment of bench/loop
-	LoopBlind    = "loop blind" // without the look for a close before each request
 	Nginx        = "nginx"
 	NginxLua     = "nginx + Lua"
 	HAProxy      = "haproxy"

@@ -19,14 +19,11 @@ func TestDev(t *testing.T) {
 		t.Errorf("listens on %s: anybody could reach it", p.url)
 	}
 	stream := func(c *rawtest.Conn) {
-		for {
-			if _, ok := c.Request(); !ok {
-				return
-			}
-			c.Write("HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n3\r\n:1\n\r\n")
-			c.AwaitEnd(patience)
+		if _, ok := c.Request(); !ok {
 			return
 		}
+		c.Write("HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n3\r\n:1\n\r\n")
+		c.AwaitEnd(patience)
 	}
 	a, b := rawtest.NewWorker(t, stream), rawtest.NewWorker(t, stream)
 	token := banner(p, `token +(\S+) `)

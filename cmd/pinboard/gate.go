@@ -52,14 +52,12 @@ func (g *gate) Recheck(ctx context.Context, w []*directory.Watch) error {
 }
 
 // Caller implements proxy.Directory.
-func (g *gate) Caller(ctx context.Context, c proxy.CallerClaim) (string, error) {
+func (g *gate) Caller(ctx context.Context, c directory.CallerClaim) (string, error) {
 	in := g.inside.Load()
 	if in == nil {
 		return "", pinboard.StoreUnavailable
 	}
-	return in.directory.Caller(ctx, directory.CallerClaim{
-		Host: c.Host, Namespace: c.From.Namespace, ID: c.From.ID, Session: c.Session, Secret: c.Secret,
-	})
+	return in.directory.Caller(ctx, c)
 }
 
 // Prefix implements pinboard.Prefix.

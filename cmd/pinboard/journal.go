@@ -18,10 +18,23 @@ import (
 // committed and that an operator looks for. Others of the fleet write theirs.
 // What a call of a worker or an operator did stands in the registry's lines.
 type journal struct {
-	log *slog.Logger
+	log   *slog.Logger
+	began func(cause ownership.Cause) // counts a bucket's new generation
 
 	mu   sync.Mutex
-	gens map[string]bool // servers whose beginning has been told
+	gens map[beginning]*opened
+}
+
+// A beginning is what gives the buckets of a server new generations.
+type beginning struct {
+	server string
+	cause  ownership.Cause
+}
+
+// opened is who has followed a beginning that was told.
+type opened struct {
+	buckets map[int]bool
+	at      time.Time
 }
 
 // perSession are the changes of a session. Every bucket records them; the
@@ -44,30 +57,50 @@ func (j *journal) committed(tx *ownership.Tx) {
 			j.log.Info("id moved", "id", strings.TrimPrefix(e.Key, ownership.World), "session", e.Session, "epoch", epoch.String())
 		case e.Cause == ownership.Displaced:
 			j.log.Info("hostname bound to another env", "binding", e.Key, "session", e.Session)
-		case e.Cause == ownership.Generation && j.first(tx.Server):
-			cold := time.Duration(max(0, tx.Meta.Cold-tx.Now)) * time.Microsecond
-			j.log.Info("new generation of a store server", "server", tx.Server, "coldMs", cold.Milliseconds())
+		case beginsGeneration[e.Cause] != nil:
+			j.generation(tx, e.Cause)
 		case session && tx.Bucket == 0:
 			j.log.Info(text, "session", e.Session)
 		}
 	}
 }
 
-// maxGens bounds what is remembered of servers; a repeated line does no harm.
-const maxGens = 256
+// beginsGeneration are the causes of a new generation and how loud each is: a
+// server that nobody had seen is a restart or a failover, the others are a
+// fault of its clock or of its data.
+var beginsGeneration = map[ownership.Cause]slog.Leveler{
+	ownership.Generation: slog.LevelInfo, ownership.ClockStepped: slog.LevelWarn, ownership.HistoryLost: slog.LevelWarn,
+}
 
-// first reports that the server's beginning has not been told: one line for
-// all its buckets.
-func (j *journal) first(server string) bool {
+// generation counts a new one and tells of it, one line for all buckets.
+func (j *journal) generation(tx *ownership.Tx, cause ownership.Cause) {
+	j.began(cause)
+	if !j.first(beginning{tx.Server, cause}, tx.Bucket, tx.Sent) {
+		return
+	}
+	cold := time.Duration(max(0, tx.Meta.Cold-tx.Now)) * time.Microsecond
+	j.log.Log(context.Background(), beginsGeneration[cause].Level(), "new generation of a store server",
+		"cause", string(cause), "server", tx.Server, "coldMs", cold.Milliseconds())
+}
+
+const (
+	maxGens  = 256              // remembered beginnings; a repeated line does no harm
+	together = 10 * time.Second // in which the buckets follow one beginning
+)
+
+// first reports a beginning that has not been told. A bucket that begins anew
+// for the same cause tells of another one, and so does one that comes later.
+func (j *journal) first(b beginning, bucket int, at time.Time) bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if j.gens[server] {
+	if o := j.gens[b]; o != nil && !o.buckets[bucket] && at.Sub(o.at) < together {
+		o.buckets[bucket] = true
 		return false
 	}
 	if j.gens == nil || len(j.gens) >= maxGens {
-		j.gens = map[string]bool{}
+		j.gens = map[beginning]*opened{}
 	}
-	j.gens[server] = true
+	j.gens[b] = &opened{map[int]bool{bucket: true}, at}
 	return true
 }
 

@@ -23,7 +23,8 @@ func jsonLog() (*slog.Logger, *bytes.Buffer) {
 
 func TestCommitsAreOneLineEach(t *testing.T) {
 	log, out := jsonLog()
-	j := &journal{log: log}
+	began := map[ownership.Cause]int{}
+	j := &journal{log: log, began: func(cause ownership.Cause) { began[cause]++ }}
 	for bucket := range 3 {
 		tx := &ownership.Tx{Server: "srv-1", Bucket: bucket, Now: 1000, Meta: ownership.Meta{Cold: 5_001_000}}
 		tx.Out.Entries = []ownership.Entry{
@@ -32,20 +33,37 @@ func TestCommitsAreOneLineEach(t *testing.T) {
 		}
 		j.committed(tx)
 	}
-	tx := &ownership.Tx{Server: "srv-2"}
-	tx.Out.Entries = []ownership.Entry{{Cause: "generation"}}
-	j.committed(tx)
+	now := time.Now()
+	begin := func(server string, bucket int, cause ownership.Cause) {
+		tx := &ownership.Tx{Server: server, Bucket: bucket, Sent: now}
+		tx.Out.Entries = []ownership.Entry{{Cause: cause}}
+		j.committed(tx)
+	}
+	begin("srv-2", 0, "generation")
+	for range 2 { // a clock that steps twice, in every bucket
+		for bucket := range 3 {
+			begin("srv-2", bucket, "clock stepped")
+		}
+	}
+	begin("srv-2", 0, "history lost")
+	now = now.Add(together) // so late it is another loss
+	begin("srv-2", 1, "history lost")
 	for line, n := range map[string]int{
-		`"msg":"new generation of a store server","server":"srv-1","coldMs":5000`: 1,
-		`"msg":"new generation of a store server","server":"srv-2","coldMs":0`:    1,
-		`"msg":"worker told to restate","session":"s1"`:                           1,
-		`"msg":"id moved","id":"/t/a0","session":"s2","epoch":"70"`:               1,
-		`"msg":"id moved","id":"/t/a2","session":"s2","epoch":"72"`:               1,
+		`"level":"INFO","msg":"new generation of a store server","cause":"generation","server":"srv-1","coldMs":5000`: 1,
+		`"level":"INFO","msg":"new generation of a store server","cause":"generation","server":"srv-2","coldMs":0`:    1,
+		`"level":"WARN","msg":"new generation of a store server","cause":"clock stepped","server":"srv-2"`:            2,
+		`"level":"WARN","msg":"new generation of a store server","cause":"history lost","server":"srv-2"`:             2,
+		`"msg":"worker told to restate","session":"s1"`:                                                               1,
+		`"msg":"id moved","id":"/t/a0","session":"s2","epoch":"70"`:                                                   1,
+		`"msg":"id moved","id":"/t/a2","session":"s2","epoch":"72"`:                                                   1,
 		`quiet`: 0,
 	} {
 		if got := strings.Count(out.String(), line); got != n {
 			t.Errorf("%d lines %s, want %d\n%s", got, line, n, out)
 		}
+	}
+	if began["generation"] != 4 || began["clock stepped"] != 6 || began["history lost"] != 2 {
+		t.Errorf("counted %v", began)
 	}
 }
 

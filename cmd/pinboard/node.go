@@ -24,11 +24,13 @@ import (
 	"pinboard/internal/redisstore"
 	"pinboard/internal/registry"
 	"pinboard/internal/server"
+	"pinboard/internal/wait"
 )
 
 const (
 	keepEvery   = 100 * time.Millisecond // one bounded step of housekeeping
 	censusEvery = 2 * time.Second        // how old the counts of /readyz and /metrics may be
+	leaveTime   = 500 * time.Millisecond // what the end of a node waits to take it off the list of nodes
 )
 
 // node is one Pinboard node: its parts, wired.
@@ -46,6 +48,8 @@ type node struct {
 	counts  atomic.Pointer[census]
 	probes  atomic.Uint64
 	lost    lostWorkers // the census loop's own
+	fleet   fleetWatch  // likewise
+	crowd   crowdHint
 	outage  *outage
 
 	lostLines func() int64 // of the log
@@ -55,15 +59,20 @@ type node struct {
 type census struct {
 	states map[string]int
 	placed int
+	nodes  int
+	differ map[string]int // nodes that run otherwise, by setting
 }
 
 func newNode(c *Config, tokens *passport.Source, log *slog.Logger, lostLines func() int64, listener net.Listener) (*node, error) {
 	n := &node{cfg: c, tokens: tokens, log: log, lostLines: lostLines, policy: outbound.Policy{Allow: c.AdvertiseAllow, Deny: c.AdvertiseDeny}}
 	n.counts.Store(&census{})
-	n.lost.log, n.outage = log, newOutage(log)
+	n.lost.log, n.fleet.log, n.crowd.log, n.outage = log, log, log, newOutage(log)
 	n.metrics = metrics.New(n.snapshot)
 	seen := &observer{metrics: n.metrics, log: log}
 	n.gate = &gate{resolved: seen.resolved}
+	skews := &skews{log: log, now: time.Now, note: func(session string, skew time.Duration) {
+		n.gate.inside.Load().directory.Skewed(session, skew) // nothing was forwarded before it was there
+	}}
 	n.workers = outbound.New(outbound.Config{Policy: n.policy})
 	n.gate.outside = n.registry(nil)
 	control := &server.Control{Metrics: n.metrics.Handler(), Registry: n.gate}
@@ -76,7 +85,7 @@ func newNode(c *Config, tokens *passport.Source, log *slog.Logger, lostLines fun
 	var err error
 	n.proxy, err = proxy.New(proxy.Config{
 		Directory: n.gate, Control: control, Mint: minter.Mint, Minted: n.minted, Prefix: n.gate.Prefix,
-		Observe: seen.exchange, Panic: seen.panicked, RequestIDs: log.Enabled(context.Background(), slog.LevelDebug),
+		Observe: seen.exchange, Mistrusted: skews.mistrusted, Panic: seen.panicked, RequestIDs: log.Enabled(context.Background(), slog.LevelDebug),
 		HostnameAware: c.HostnameAware, Trusted: c.TrustedProxies, Affinity: c.Affinity.Affinity, CORSOrigins: c.CORSOrigins,
 		Lease: c.LeaseTTL, Limits: pinboard.LimitsFor(c.LeaseTTL), ConnectTimeout: c.ConnectTimeout, ResponseTimeout: responses, PoolIdle: c.PoolIdle,
 		HalfCloseGrace: c.HalfCloseGrace, WorkerMaxConns: c.WorkerMaxConns, InstanceMaxConns: c.InstanceMax,
@@ -89,7 +98,7 @@ func newNode(c *Config, tokens *passport.Source, log *slog.Logger, lostLines fun
 	}
 	n.server = server.New(server.Config{
 		Listener: listener, Front: front{n.proxy}, Log: log,
-		Boot: n.boot, Probe: n.probe, Workers: func() int { return n.counts.Load().states["live"] },
+		Boot: n.boot, Probe: n.probe, Blocked: n.blocked, Workers: func() int { return n.counts.Load().states["live"] },
 		Loops: []server.Loop{
 			{Name: "housekeeping", Every: keepEvery, Run: n.keep},
 			{Name: "census", Every: censusEvery, Run: n.count},
@@ -112,7 +121,8 @@ func (n *node) boot(ctx context.Context) error {
 	d := directory.New(directory.Options{
 		Store: n.watched(s.Store), Lease: n.cfg.LeaseTTL, Slack: s.slack, Lag: s.guarantee().Lag,
 		NoCold: n.cfg.ColdStart == "off", Hostnames: n.cfg.HostnameAware, Balance: n.cfg.BalanceFactor, PlaceRate: n.cfg.PlaceRate,
-		PlaceLimit: int64(n.cfg.RestateAfter), Node: nodeName(), OldNow: s.oldNow, Connect: n.proxy.Connect,
+		PlaceLimit: int64(n.cfg.RestateAfter), Node: nodeName(), Version: version(), Format: redisstore.Format, OldNow: s.oldNow, Connect: n.proxy.Connect,
+		Crowded: n.crowd.told,
 	})
 	s.doubts.begin(d.Touch)
 	n.store.Store(&s)
@@ -124,7 +134,7 @@ func (n *node) boot(ctx context.Context) error {
 		if told.fresh(err) {
 			n.log.Warn("not every bucket can be opened, trying on", "error", oneLine(err.Error()))
 		}
-		if !pause(ctx, retryStore) {
+		if !wait.For(ctx, retryStore) {
 			return ctx.Err()
 		}
 	}
@@ -135,7 +145,7 @@ func (n *node) boot(ctx context.Context) error {
 // watched is the store as this node uses it: measured, with its errors and the
 // ownership changes of its commits in the log.
 func (n *node) watched(s ownership.Store) ownership.Store {
-	j := &journal{log: n.log}
+	j := &journal{log: n.log, began: func(cause ownership.Cause) { n.metrics.Began(string(cause)) }}
 	return timedStore{s, func(op string, took time.Duration, err error) {
 		n.metrics.Stored(op, took, err)
 		n.outage.saw(err)
@@ -146,6 +156,9 @@ func (n *node) watched(s ownership.Store) ownership.Store {
 func (n *node) close() {
 	if in := n.gate.inside.Load(); in != nil {
 		in.registry.Close()
+		ctx, cancel := context.WithTimeout(context.Background(), leaveTime)
+		defer cancel()
+		_ = in.directory.Leave(ctx) // else the others drop this node later
 	}
 	if s := n.store.Load(); s != nil {
 		s.close()
@@ -157,7 +170,7 @@ func (n *node) registry(d registry.Directory) *registry.Server {
 	return registry.New(registry.Config{
 		Directory: d, Workers: n.workers, Tokens: n.tokens, Policy: n.policy,
 		RequireProof: n.cfg.RequireProof, HostnameAware: n.cfg.HostnameAware, LegacyPaths: n.cfg.LegacyPaths,
-		Node: n.report, Proved: n.proved, Log: n.log,
+		Node: n.report, Blocked: n.blocked, Proved: n.proved, Log: n.log,
 	})
 }
 
@@ -171,11 +184,12 @@ type nodeReport struct {
 	Guarantee string `json:"storeGuarantee"` // which ownership guarantee holds, and why (G3)
 	Version   string `json:"version"`
 	Format    int    `json:"storeFormat"`
+	Affinity  string `json:"affinityHint,omitempty"` // why one worker has most of the new ids
 }
 
 func (n *node) report() any {
 	open, g := front{n.proxy}.Open(), n.store.Load().guarantee()
-	return nodeReport{open.Exchanges, open.Streams, open.Tunnels, g.Safe, string(g.State), g.Reason, version(), redisstore.Format}
+	return nodeReport{open.Exchanges, open.Streams, open.Tunnels, g.Safe, string(g.State), g.Reason, version(), redisstore.Format, n.crowd.hint(time.Now())}
 }
 
 func (n *node) proved(o outbound.Outcome) {
@@ -208,11 +222,24 @@ func (n *node) probe(ctx context.Context) error {
 	return nil
 }
 
+// blocked says why this node must serve no id, "" while it may.
+func (n *node) blocked() string {
+	if s := n.store.Load(); s != nil {
+		return s.disagrees()
+	}
+	return ""
+}
+
 func (n *node) keep(ctx context.Context) error { return n.gate.inside.Load().directory.Keep(ctx) }
 
 // count refreshes the census.
 func (n *node) count(ctx context.Context) error {
 	d := n.gate.inside.Load().directory
+	diffs, err := d.Meet(ctx)
+	if err != nil {
+		return err
+	}
+	n.fleet.look(diffs)
 	states, err := d.WorkerStates(ctx)
 	if err != nil {
 		return err
@@ -224,7 +251,7 @@ func (n *node) count(ctx context.Context) error {
 	if err := n.lost.look(ctx, d, states["lapsed"]); err != nil {
 		return err
 	}
-	c := &census{states: states}
+	c := &census{states: states, nodes: len(d.Nodes()), differ: differing(diffs)}
 	for _, p := range overview.Placed {
 		c.placed += int(p.Placed)
 	}
@@ -241,9 +268,10 @@ func (n *node) snapshot() metrics.Snapshot {
 	}
 	return metrics.Snapshot{
 		Connections: map[string]int{"finite": open.Exchanges, "stream": open.Streams, "tunnel": open.Tunnels},
-		Workers:     seen.states, Placements: seen.placed,
+		Workers:     seen.states, Placements: seen.placed, Nodes: seen.nodes, Differing: seen.differ,
 		Ready: n.server.Health().Status == server.Ready, Lag: n.server.Lag(), StoreSafe: g.Safe, StoreState: string(g.State),
-		LogLost: n.lostLines(), Version: version(), StoreFormat: redisstore.Format,
+		StoreDisagrees: n.blocked() != "",
+		LogLost:        n.lostLines(), Version: version(), StoreFormat: redisstore.Format,
 	}
 }
 

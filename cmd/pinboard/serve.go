@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"syscall"
 
+	"github.com/KimMachineGun/automemlimit/memlimit"
+
 	"pinboard/internal/passport"
 	"pinboard/internal/redisstore"
 	"pinboard/internal/server"
@@ -57,6 +59,7 @@ func (c *Config) run(ctx context.Context, e env, listening func(net.Addr)) error
 
 func (c *Config) serve(ctx context.Context, tokens *passport.Source, log *slog.Logger, lostLines func() int64, listener net.Listener) error {
 	c.warn(log)
+	limitMemory(memlimit.FromCgroup, log)
 	tokens.Report(func(provider string, err error) {
 		if err != nil {
 			log.Warn("the keys of an issuer cannot be loaded, those loaded before go on", "provider", provider, "error", err.Error())

@@ -10,6 +10,7 @@ import (
 	"pinboard/internal/memstore"
 	"pinboard/internal/ownership"
 	"pinboard/internal/redisstore"
+	"pinboard/internal/wait"
 )
 
 // retryStore is the pause between attempts to reach the store at the start.
@@ -23,7 +24,7 @@ type store struct {
 	close     func()
 	slack     time.Duration // how far the clock may step unseen
 	doubts    *doubts       // nil in process: its clock cannot be set and nothing restores it
-	disagrees func() string // why the node serves no id, "" while it may; nil in process
+	disagrees func() string // why the node serves no id, "" while it may
 }
 
 // openStore reaches the store. It waits for one that is away; the error is
@@ -32,7 +33,8 @@ func (c *Config) openStore(ctx context.Context, log *slog.Logger) (store, error)
 	if c.memory() {
 		s := memstore.New(memstore.Options{Buckets: c.Buckets, Server: "memory-" + rand.Text()})
 		alone := redisstore.Guarantee{State: redisstore.InProcess, Reason: "one node alone"}
-		return store{Store: s, guarantee: func() redisstore.Guarantee { return alone }, close: func() {}}, nil
+		return store{Store: s, guarantee: func() redisstore.Guarantee { return alone }, close: func() {},
+			disagrees: func() string { return "" }}, nil
 	}
 	doubts := &doubts{}
 	told := errorKinds{}
@@ -61,20 +63,9 @@ func (c *Config) openStore(ctx context.Context, log *slog.Logger) (store, error)
 		case told.fresh(err):
 			log.Warn("the store cannot be reached, trying on", "error", err.Error(), "attempt", attempt)
 		}
-		if !pause(ctx, retryStore) {
+		if !wait.For(ctx, retryStore) {
 			return store{}, ctx.Err()
 		}
-	}
-}
-
-func pause(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-ctx.Done():
-		return false
 	}
 }
 

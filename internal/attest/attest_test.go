@@ -162,6 +162,28 @@ func TestOurs(t *testing.T) {
 	}
 }
 
+// Formed looks at the form only.
+func TestFormed(t *testing.T) {
+	token := string(Append(nil, "key", "s", "/t/a", 2, time.Unix(1, 0)))
+	part := strings.Split(token, ".")
+	other := b64.EncodeToString([]byte(`{"alg":"HS256","typ":"JWT"}`))
+	for name, c := range map[string]struct {
+		token string
+		want  bool
+	}{
+		"minted":          {token, true},
+		"other signature": {part[0] + "." + part[1] + ".AAAA", true},
+		"other type":      {other + "." + part[1] + "." + part[2], false},
+		"no claims":       {part[0] + "." + b64.EncodeToString([]byte(`{}`)) + "." + part[2], false},
+		"two parts":       {part[0] + "." + part[1], false},
+		"empty":           {"", false},
+	} {
+		if got := Formed([]byte(c.token)); got != c.want {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+}
+
 type worker struct{ session, secret string }
 
 func identity(w *worker) (string, string) { return w.session, w.secret }

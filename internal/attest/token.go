@@ -112,6 +112,17 @@ func Ours(token []byte, secret func(session string) (string, bool)) bool {
 	return err == nil
 }
 
+// Formed reports whether a token is one that some fleet may have minted: its
+// form is right, whoever signed it.
+func Formed(token []byte) bool {
+	signed, body, _, ok := split(token)
+	if !ok || !headed(signed) {
+		return false
+	}
+	_, err := parse(body)
+	return err == nil
+}
+
 // split cuts a token into the signed part, the decoded claims and the decoded
 // signature.
 func split(token []byte) (signed, claims, mac []byte, ok bool) {
@@ -130,16 +141,18 @@ func split(token []byte) (signed, claims, mac []byte, ok bool) {
 // authentic answers the claims of a token whose signature and header are right.
 func authentic(token []byte, secret string) ([]byte, error) {
 	signed, claims, mac, ok := split(token)
-	if !ok || secret == "" || !hmac.Equal(mac, sign(secret, signed)) {
-		return nil, ErrInvalid
-	}
-	raw, err := b64.AppendDecode(nil, signed[:bytes.IndexByte(signed, '.')])
-	var header map[string]string // a member that is no string fails
-	if err != nil || json.Unmarshal(raw, &header) != nil ||
-		len(header) != 2 || header["alg"] != "HS256" || header["typ"] != "pinboard+jwt" {
+	if !ok || secret == "" || !hmac.Equal(mac, sign(secret, signed)) || !headed(signed) {
 		return nil, ErrInvalid
 	}
 	return claims, nil
+}
+
+// headed reports a signed part with the header of all tokens.
+func headed(signed []byte) bool {
+	raw, err := b64.AppendDecode(nil, signed[:bytes.IndexByte(signed, '.')])
+	var header map[string]string // a member that is no string fails
+	return err == nil && json.Unmarshal(raw, &header) == nil &&
+		len(header) == 2 && header["alg"] == "HS256" && header["typ"] == "pinboard+jwt"
 }
 
 func parse(body []byte) (Claims, error) {

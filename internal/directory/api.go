@@ -38,17 +38,11 @@ type Grant struct {
 type (
 	// Reregister orders the worker to restate itself: 409 {"reregister":true}.
 	Reregister struct{ Reason string }
-	// Superseded ends the worker for good: 409 {"superseded":true}; hostname mode only.
-	Superseded struct {
-		Env   string
-		Epoch int64
-	}
 	// Gone is a session that deregistered: 409 with neither flag.
 	Gone struct{}
 )
 
 func (e Reregister) Error() string { return e.Reason }
-func (e Superseded) Error() string { return "superseded" }
 func (e Gone) Error() string       { return "session deregistered" }
 
 // A Release is one item of a release call.
@@ -75,6 +69,7 @@ type WindDown struct {
 	Host      string // hostname mode: whose id; "" where it is not ambiguous
 	Namespace string
 	ID        string
+	Process   string // only if this process owns it; "" whoever does
 	Deadline  *time.Duration
 }
 
@@ -91,8 +86,9 @@ type WorkerInfo struct {
 	Draining      bool              `json:"draining"` // by an order or by its own choice
 	DrainLeftMs   *int64            `json:"drainDeadlineMs,omitempty"`
 	OwnDraining   bool              `json:"ownDraining"`
-	Degraded      string            `json:"degraded,omitempty"` // "", "proof_missing", "proof_refused", "connects_failed"
-	State         string            `json:"state"`              // live, restating, replaced, superseded, ejected, lapsed, ended
+	Degraded      string            `json:"degraded,omitempty"`    // "", "proof_missing", "proof_refused", "connects_failed"
+	ClockSkewMs   int64             `json:"clockSkewMs,omitempty"` // its clock is that far ahead of the answering node's, which saw it refuse attestations
+	State         string            `json:"state"`                 // live, restating, replaced, superseded, ejected, lapsed, ended
 	Headroom      float64           `json:"headroom"`
 	LeaseLeftMs   int64             `json:"leaseLeftMs"`
 	RegisteredFor int64             `json:"registeredMs"`

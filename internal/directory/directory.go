@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"errors"
+	"hash/maphash"
 	"math/rand/v2"
 	"pinboard/internal/ownership"
 	"slices"
@@ -27,8 +28,11 @@ type Options struct {
 	Balance    float64       // affinity holds while headroom >= mean/Balance; 1.25 if 0
 	PlaceLimit int64         // R9; 10,000 if 0
 	PlaceRate  float64       // new ids per client and second on this node; 0: no limit
-	Node       string        // names this node in events
-	Hints      int           // remembered owners; 100,000 if 0
+	Node       string        // names this node in events and in the list of nodes
+	Version    string        // of this node, and the format of what it stores: told to the other nodes (Meet)
+	Format     int
+	Hints      int // remembered owners; 100,000 if 0
+	EnrolChunk int // rows restated in one commit; 2,000 if 0, which is well below what stalls a server (L4)
 
 	Now     func() time.Time                               // monotonic; time.Now if nil
 	Rand    rand.Source                                    // time-seeded if nil; guarded by the Directory
@@ -37,6 +41,7 @@ type Options struct {
 	OldNow  func(gen string) (ownership.Micros, bool)      // what the clock behind an earlier generation shows now (R6); none if nil
 	Connect func(context.Context, *ownership.Worker) error // tries one data-plane connect; none if nil
 	Go      func(func())                                   // runs something in the background; a goroutine if nil
+	Crowded func(Crowd)                                    // told when affinity gives one worker most new ids; must not block
 	Within  Within                                         // bounds a call in time; context.WithTimeout if nil
 }
 
@@ -60,6 +65,8 @@ type Directory struct {
 	known   known
 	roster  roster
 	health  health
+	fleet   fleet
+	crowds  crowds
 	keeping keeper
 }
 
@@ -73,6 +80,9 @@ func New(o Options) *Directory {
 	}
 	if o.Hints == 0 {
 		o.Hints = 100_000
+	}
+	if o.EnrolChunk == 0 {
+		o.EnrolChunk = 2000
 	}
 	if o.Now == nil {
 		o.Now = time.Now
@@ -92,6 +102,9 @@ func New(o Options) *Directory {
 	if o.Go == nil {
 		o.Go = func(f func()) { go f() }
 	}
+	if o.Crowded == nil {
+		o.Crowded = func(Crowd) {}
+	}
 	if o.Within == nil {
 		o.Within = context.WithTimeout
 	}
@@ -105,6 +118,7 @@ func New(o Options) *Directory {
 	d.rules.Longest = d.long.Load
 	d.roster.placed = map[string]int{}
 	d.health.fails = map[string]*streak{}
+	d.crowds = crowds{seed: maphash.MakeSeed(), runs: map[uint64]*run{}}
 	return d
 }
 
@@ -164,7 +178,7 @@ func joined(err error) error {
 	switch {
 	case err == nil:
 		return nil
-	case errors.As(err, &refusal), errors.As(err, new(ownership.Wait)), errors.As(err, new(ownership.Conflict)):
+	case errors.As(err, &refusal), errors.As(err, new(ownership.Wait)), errors.As(err, new(ownership.Conflict)), errors.As(err, new(ownership.Superseded)):
 		return err
 	}
 	return errors.Join(pinboard.StoreUnavailable, err)
@@ -255,7 +269,7 @@ func (d *Directory) Prefix(path string) int {
 		return 0
 	}
 	for _, ns := range *list {
-		if strings.HasPrefix(path, ns) && (len(path) == len(ns) || path[len(ns)] == '/') {
+		if pinboard.InNamespace(path, ns) {
 			return len(ns)
 		}
 	}

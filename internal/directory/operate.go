@@ -62,7 +62,7 @@ func (d *Directory) WindDown(ctx context.Context, o WindDown) (ok bool, err erro
 	err = d.o.Store.Update(ctx, b, ownership.Select{}, func(tx *ownership.Tx) error {
 		d.rules.Begin(tx, 0)
 		env, known := d.rules.EnvAt(tx, d.rules.HostOf(o.Host), o.Namespace)
-		ok = known && d.rules.WindDown(tx, ownership.Key{Env: env, Namespace: o.Namespace, ID: o.ID}, o.Deadline, msg)
+		ok = known && d.rules.WindDown(tx, ownership.Key{Env: env, Namespace: o.Namespace, ID: o.ID}, o.Deadline, msg, o.Process)
 		return nil
 	})
 	return ok, joined(err)
@@ -118,6 +118,17 @@ func (d *Directory) Undrain(ctx context.Context, sel Selector) (n int, err error
 // Eject stops renewing a session; its lease runs out.
 func (d *Directory) Eject(ctx context.Context, sel Selector) (n int, err error) {
 	return d.onSession(ctx, sel, d.rules.Eject)
+}
+
+// Bound is the env that a hostname shows under a namespace, "" for none.
+func (d *Directory) Bound(ctx context.Context, hostname, namespace string) (env string, err error) {
+	b := ownership.Key{ID: hostname}.Bucket(d.n)
+	err = d.o.Store.Update(ctx, b, ownership.Select{Bindings: []ownership.BindKey{{Host: hostname, Namespace: namespace}}}, func(tx *ownership.Tx) error {
+		d.rules.Begin(tx, 0)
+		env, _ = d.rules.EnvAt(tx, d.rules.HostOf(hostname), namespace)
+		return nil
+	})
+	return env, joined(err)
 }
 
 // DeleteBinding forgets a binding (hostname mode).

@@ -28,6 +28,7 @@ type health struct {
 type streak struct {
 	connects int
 	flagged  ownership.Degrade // causes this node has set in the store
+	skew     time.Duration     // how far its clock seemed ahead of this node's, 0 not known
 	refused  time.Time         // when it last set ProofsRefused; a beat may have cleared it since
 }
 
@@ -158,6 +159,30 @@ func (d *Directory) refused(ctx context.Context, p Placement) Verdict {
 		return nil
 	})
 	return Verdict{Refusal: pinboard.WorkerRefused}
+}
+
+// Skewed notes how far a worker's clock is ahead of this node's, 0 for no
+// more, until it serves again. Operators are shown it and nothing is decided by it.
+func (d *Directory) Skewed(session string, skew time.Duration) {
+	h := &d.health
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	switch s := h.fails[session]; {
+	case s != nil:
+		s.skew = skew
+	case skew != 0:
+		h.fails[session] = &streak{skew: skew}
+	}
+}
+
+// skewOf is what Skewed noted.
+func (d *Directory) skewOf(session string) (skew time.Duration) {
+	d.health.mu.Lock()
+	defer d.health.mu.Unlock()
+	if s := d.health.fails[session]; s != nil {
+		skew = s.skew
+	}
+	return skew
 }
 
 // badAttestation: a settling session has not processed its register answer

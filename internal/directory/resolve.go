@@ -30,6 +30,10 @@ func (d *Directory) Resolve(ctx context.Context, r Request) (Placement, error) {
 	}
 	q := ownership.Query{Host: host, NS: k.Namespace, ID: k.ID, Env: k.Env, Known: d.known.has(k.Namespace), MsgID: d.msgID()}
 	found, sent, err := d.lookup(ctx, b, q)
+	if found.Heirless && err != nil {
+		d.known.bind(q.Host, q.NS, found.Key.Env)
+		found, sent, err = d.lookupForHeir(ctx, b, q, r)
+	}
 	if err != nil {
 		return Placement{}, refusalOf(err)
 	}
@@ -98,7 +102,11 @@ func (d *Directory) peek(ctx context.Context, b int, host string, k ownership.Ke
 // takeover's order, a wanted restatement), so it is no error inside the rule.
 func (d *Directory) lookup(ctx context.Context, b int, q ownership.Query) (f ownership.Found, sent time.Time, err error) {
 	var refusal *pinboard.Refusal
-	err = d.o.Store.Update(ctx, b, d.want(q), func(tx *ownership.Tx) error {
+	sel := d.want(q)
+	if q.Heir != "" {
+		sel = d.want(q, q.Heir)
+	}
+	err = d.o.Store.Update(ctx, b, sel, func(tx *ownership.Tx) error {
 		f, refusal = d.rules.Lookup(tx, q)
 		sent = tx.Sent
 		return nil
@@ -112,6 +120,15 @@ func (d *Directory) lookup(ctx context.Context, b int, q ownership.Query) (f own
 	d.known.add(q.NS)
 	d.known.bind(q.Host, q.NS, f.Key.Env)
 	return f, sent, nil
+}
+
+// lookupForHeir asks again for an id that another hostname holds, with a worker
+// of this one that could have it: a takeover starts only where it can end (H3).
+func (d *Directory) lookupForHeir(ctx context.Context, b int, q ownership.Query, r Request) (f ownership.Found, sent time.Time, err error) {
+	if q.Heir, _, err = d.choose(ctx, b, q, r, nil, false); err != nil {
+		return f, sent, err
+	}
+	return d.lookup(ctx, b, q)
 }
 
 // want prefetches what a look-up reads.
@@ -149,7 +166,7 @@ func (d *Directory) place(ctx context.Context, b int, q ownership.Query, r Reque
 	q.Nonce = d.nonce()
 	avoid := []string{r.Avoid}
 	for try := range placeTries {
-		w, err := d.choose(ctx, b, q, r, avoid, try > 0)
+		w, n, err := d.choose(ctx, b, q, r, avoid, try > 0)
 		if err != nil {
 			return Placement{}, err
 		}
@@ -158,6 +175,9 @@ func (d *Directory) place(ctx context.Context, b int, q ownership.Query, r Reque
 			return Placement{}, err
 		}
 		if ok {
+			if p.Fresh {
+				d.crowded(p, r, n)
+			}
 			return p, nil
 		}
 		avoid = append(avoid, w)
@@ -165,8 +185,8 @@ func (d *Directory) place(ctx context.Context, b int, q ownership.Query, r Reque
 	return Placement{}, pinboard.NoLiveBackends
 }
 
-// choose picks a candidate from the roster.
-func (d *Directory) choose(ctx context.Context, b int, q ownership.Query, r Request, avoid []string, stale bool) (string, error) {
+// choose picks one of n candidates from the roster.
+func (d *Directory) choose(ctx context.Context, b int, q ownership.Query, r Request, avoid []string, stale bool) (session string, n int, err error) {
 	env := q.Env
 	if d.o.Hostnames {
 		env = d.known.env(q.Host, q.NS)
@@ -174,16 +194,16 @@ func (d *Directory) choose(ctx context.Context, b int, q ownership.Query, r Requ
 	for {
 		cs, fresh, err := d.candidates(ctx, b, q.Host, env, q.NS, avoid, stale)
 		if err != nil {
-			return "", err
+			return "", 0, err
 		}
 		d.mu.Lock()
 		i := pick.Choose(cs, pick.Request{Caller: r.Caller, Affinity: r.Affinity, Balance: d.o.Balance}, d.rand)
 		d.mu.Unlock()
 		if i >= 0 {
-			return cs[i].Session, nil
+			return cs[i].Session, len(cs), nil
 		}
 		if fresh {
-			return "", pinboard.NoLiveBackends
+			return "", 0, pinboard.NoLiveBackends
 		}
 		stale = true
 	}

@@ -3,6 +3,7 @@ package directory
 import (
 	"context"
 	"pinboard/internal/ownership"
+	"slices"
 	"strconv"
 	"time"
 
@@ -10,7 +11,6 @@ import (
 )
 
 const (
-	enrolChunk = 2000            // rows restated in one commit; well below what stalls a server (L4)
 	callTime   = 4 * time.Second // what a worker's call may take in all; its client waits 5 s
 	mutateTime = 5 * time.Second // receipt + 5 s: later a mutation does nothing (R5)
 )
@@ -34,12 +34,21 @@ func (d *Directory) Register(ctx context.Context, reg *Registration) (Grant, err
 	}
 	grants := make([]ownership.Enrolled, d.n)
 	dups := make([][]ownership.Key, d.n)
-	err := d.each(func(b int) (err error) {
-		grants[b], dups[b], err = d.enrol(ctx, b, e, claims[b])
+	home := -1
+	enrol := func(b int) (err error) {
+		if b != home {
+			grants[b], dups[b], err = d.enrol(ctx, b, e, claims[b])
+		}
 		return err
-	})
+	}
+	var err error
+	if d.o.Hostnames { // one bucket decides who has the hostname; the others follow
+		b := ownership.Key{ID: w.Hostname}.Bucket(d.n)
+		err = enrol(b)
+		home, e.Decided = b, true
+	}
 	if err == nil {
-		err = d.beginWaits(ctx, &w, grants)
+		err = d.each(enrol)
 	}
 	if err != nil {
 		return Grant{}, joined(err)
@@ -76,6 +85,11 @@ func (d *Directory) world(w *ownership.Worker) error {
 	}
 	if w.Hostname == "" {
 		return Invalid{"hostname", "required in hostname-aware mode"}
+	}
+	for ns, env := range w.Envs {
+		if env == "" {
+			return Invalid{"envs", "the env of " + ns + " is empty"}
+		}
 	}
 	if w.Env == "" {
 		w.Env = w.Hostname
@@ -114,6 +128,9 @@ func (d *Directory) claims(w *ownership.Worker, instances map[string][]string) (
 // no trace, and learns whether the process has a past (L5).
 func (d *Directory) admit(ctx context.Context, w *ownership.Worker, e *ownership.Enrol, restates bool) error {
 	b := ownership.Key{ID: w.ClientID}.Bucket(d.n)
+	if d.o.Hostnames {
+		b = ownership.Key{ID: w.Hostname}.Bucket(d.n)
+	}
 	var refusal error
 	err := d.o.Store.Update(ctx, b, enrolSelect(w, nil, e.Prev), func(tx *ownership.Tx) error {
 		refusal = d.rules.Admit(tx, e)
@@ -127,7 +144,7 @@ func (d *Directory) admit(ctx context.Context, w *ownership.Worker, e *ownership
 }
 
 func enrolSelect(w *ownership.Worker, rows []ownership.Key, prev string) ownership.Select {
-	s := ownership.Select{Rows: rows, Index: []string{ownership.ByProcess(w.Process), ownership.ByClient(w.ClientID), ownership.ByURL(w.URL)}, Orders: []string{w.Process}}
+	s := ownership.Select{Rows: rows, Index: []string{ownership.ByProcess(w.Process), ownership.ByOwnedClient(w.Owner, w.ClientID), ownership.ByClient(w.ClientID), ownership.ByURL(w.URL)}, Orders: []string{w.Process}}
 	if prev != "" {
 		s.Sessions = []string{prev}
 	}
@@ -145,10 +162,9 @@ func enrolSelect(w *ownership.Worker, rows []ownership.Key, prev string) ownersh
 func (d *Directory) enrol(ctx context.Context, b int, e ownership.Enrol, claims []ownership.Key) (last ownership.Enrolled, dups []ownership.Key, err error) {
 	e.Seen = pinboard.Epoch(d.seen[b].Load())
 	for first := true; first || len(claims) > 0; first = false {
-		n := min(enrolChunk, len(claims))
+		n := min(d.o.EnrolChunk, len(claims))
 		e.Claims, claims = claims[:n], claims[n:]
 		e.Last = len(claims) == 0
-		displaced := last.Displaced
 		var minted []*ownership.Mint
 		err = d.o.Store.Update(ctx, b, enrolSelect(e.Worker, e.Claims, e.Prev), func(tx *ownership.Tx) (err error) {
 			last, err = d.rules.Register(tx, &e)
@@ -162,21 +178,14 @@ func (d *Directory) enrol(ctx context.Context, b int, e ownership.Enrol, claims 
 			d.sawEpoch(b, m.Epoch)
 		}
 		e.Seen = pinboard.Epoch(d.seen[b].Load())
-		last.Displaced = last.Displaced || displaced
 		dups = append(dups, last.Duplicates...)
 	}
 	return last, dups, nil
 }
 
-// beginWaits starts the wait of displaced bindings once every bucket has them (H1).
-func (d *Directory) beginWaits(ctx context.Context, w *ownership.Worker, grants []ownership.Enrolled) error {
-	changed := false
-	for _, g := range grants {
-		changed = changed || g.Displaced
-	}
-	if !changed {
-		return nil
-	}
+// beginWaits starts the wait of the bindings that a beat has displaced, once
+// every bucket has them (H1).
+func (d *Directory) beginWaits(ctx context.Context, w *ownership.Worker) error {
 	return d.each(func(b int) error {
 		return d.o.Store.Update(ctx, b, enrolSelect(w, nil, ""), func(tx *ownership.Tx) error {
 			d.rules.BeginWait(tx, w)
@@ -228,6 +237,11 @@ func (d *Directory) Beat(ctx context.Context, b ownership.Beat) (Grant, error) {
 		return Grant{}, joined(err)
 	}
 	worst, placed := all[0], int64(0)
+	if displacer := slices.IndexFunc(all, func(r ownership.Renewal) bool { return r.Displaced }); displacer >= 0 {
+		if err := d.beginWaits(ctx, all[displacer].Worker); err != nil {
+			return Grant{}, joined(err)
+		}
+	}
 	g := Grant{Session: b.Session, ExpiresIn: d.o.Lease}
 	for _, r := range all {
 		if r.Standing > worst.Standing {
@@ -255,7 +269,7 @@ func (d *Directory) answer(ctx context.Context, session string, r ownership.Rene
 	case ownership.Over:
 		return Gone{}
 	case ownership.Ousted:
-		return Superseded{r.Lease.DisplacedBy, r.Lease.DisplacedAt}
+		return ownership.Superseded{Env: r.Lease.DisplacedBy, Epoch: r.Lease.DisplacedAt}
 	case ownership.Unrenewed:
 		if r.Lease.Ejected {
 			// A bucket that missed the order would go on renewing; one that
@@ -316,14 +330,14 @@ func (d *Directory) speaker(ctx context.Context, owner, session, client string, 
 	b := ownership.Key{ID: session}.Bucket(d.n)
 	sel := ownership.Select{Sessions: []string{session}}
 	if session == "" {
-		b, sel = ownership.Key{ID: client}.Bucket(d.n), ownership.Select{Index: []string{ownership.ByClient(client)}}
+		b, sel = ownership.Key{ID: client}.Bucket(d.n), ownership.Select{Index: []string{ownership.ByOwnedClient(owner, client)}}
 	}
 	var w *ownership.Worker
 	err := d.o.Store.Update(ctx, b, sel, func(tx *ownership.Tx) error {
 		d.rules.Begin(tx, 0)
 		id := session
 		if id == "" {
-			id = tx.Index(ownership.ByClient(client))
+			id = tx.Index(ownership.ByOwnedClient(owner, client))
 		}
 		if s := tx.Session(id); s != nil && s.Worker.Owner == owner {
 			w = s.Worker

@@ -77,6 +77,7 @@ func (d *Directory) info(s *ownership.Session, gen string, now ownership.Micros)
 		ClientID: w.ClientID, SessionID: w.Session, AdvertiseURL: w.URL, Namespaces: w.Namespaces,
 		Draining: fit.Drains(), OwnDraining: s.OwnDrain, Degraded: s.Degraded.String(), State: fit.State(),
 		Headroom: s.Headroom, LeaseLeftMs: max(0, (s.Until-now)/1000), RegisteredFor: max(0, (now-s.At)/1000), Owner: w.Owner,
+		ClockSkewMs: d.skewOf(w.Session).Milliseconds(),
 	}
 	if w.Hostname != ownership.World {
 		in.Hostname, in.Env, in.Envs, in.BindEpoch = w.Hostname, w.Env, w.Envs, w.BindEpoch
@@ -196,6 +197,8 @@ type Health struct {
 	Workers     int   `json:"workers"`
 	LeaseMs     int64 `json:"leaseMs"`
 	HostnameMod bool  `json:"hostnameAware"`
+
+	Nodes []NodeInfo `json:"nodes"` // of this store, this one included
 }
 
 // Health reads it.
@@ -205,7 +208,7 @@ func (d *Directory) Health(ctx context.Context) (Health, error) {
 		return Health{}, joined(err)
 	}
 	n, err := d.LiveWorkers(ctx)
-	return Health{Buckets: d.n, ColdMs: cold.Milliseconds(), Workers: n, LeaseMs: d.o.Lease.Milliseconds(), HostnameMod: d.o.Hostnames}, err
+	return Health{Buckets: d.n, ColdMs: cold.Milliseconds(), Workers: n, LeaseMs: d.o.Lease.Milliseconds(), HostnameMod: d.o.Hostnames, Nodes: d.Nodes()}, err
 }
 
 // LiveWorkers counts workers whose lease runs, from the node's list of at most

@@ -58,7 +58,9 @@ func (f *fleet) chaos(d time.Duration) {
 		func() { r := f.links[f.chance.IntN(3)]; lasting(func() { r.Rule(sometimes) }, func() { r.Rule(nil) }) },
 		func() { lasting(f.redis.Pause, f.redis.Resume) },
 		func() { f.redis.Try("FLUSHALL") },
-		func() { f.redis.Try("SET", "offset", fmt.Sprint(f.chance.Int64N(20e6)-10e6)) },
+		func() { f.redis.Try("SAVE") },
+		func() { f.redis.Try("DEBUG", "RELOAD", "NOSAVE") }, // of the latest SAVE, if there was one
+		func() { f.turn(f.between(-10*time.Second, 10*time.Second), f.chance.IntN(100_000)) },
 	}
 	for begun := time.Now(); time.Since(begun) < d; {
 		faults[f.chance.IntN(len(faults))]()

@@ -106,6 +106,7 @@ var ownership = porcupine.Model{
 type request struct {
 	op     int64
 	id     string
+	node   string // address
 	call   int64
 	end    int64
 	status int    // 0: no answer

@@ -25,6 +25,7 @@ const (
 type load struct {
 	ids   []string
 	nodes []string // addresses
+	wild  bool     // some requests end the instance
 	http  *http.Client
 	op    atomic.Int64
 	stop  context.CancelFunc
@@ -35,9 +36,9 @@ type load struct {
 	last     map[string]int64 // when the latest successful request of each id was sent
 }
 
-func startLoad(ids, nodes []string, seed uint64) *load {
+func startLoad(ids, nodes []string, seed uint64, wild bool) *load {
 	ctx, stop := context.WithCancel(context.Background())
-	l := &load{ids: ids, nodes: nodes, last: map[string]int64{}, stop: stop,
+	l := &load{ids: ids, nodes: nodes, wild: wild, last: map[string]int64{}, stop: stop,
 		http: &http.Client{Timeout: lease + lease/2, Transport: &http.Transport{MaxIdleConnsPerHost: clients}}}
 	for c := range clients {
 		l.wg.Go(func() { l.client(ctx, rand.New(rand.NewPCG(seed, uint64(c)))) })
@@ -50,7 +51,9 @@ func (l *load) client(ctx context.Context, chance *rand.Rand) {
 		id, node, query := l.ids[chance.IntN(len(l.ids))], l.nodes[chance.IntN(len(l.nodes))], ""
 		switch chance.IntN(30) {
 		case 0:
-			query = "?close"
+			if l.wild {
+				query = "?close"
+			}
 		case 1, 2:
 			query = "?hold=" + (50 * time.Millisecond).String()
 		}
@@ -60,7 +63,7 @@ func (l *load) client(ctx context.Context, chance *rand.Rand) {
 }
 
 func (l *load) request(id, node, query string) {
-	r := request{op: l.op.Add(1), id: id}
+	r := request{op: l.op.Add(1), id: id, node: node}
 	req, err := http.NewRequest(http.MethodPost, "http://"+node+namespace+"/"+id+"/hit"+query, nil)
 	if err != nil {
 		panic(err)
@@ -94,6 +97,18 @@ func (l *load) served(then int64) (missing []string) {
 		}
 	}
 	return missing
+}
+
+// answered counts the requests that a node served, of those sent after then.
+func (l *load) answered(node string, then int64) (n int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, r := range l.requests {
+		if r.node == node && r.call > then && r.status == http.StatusOK {
+			n++
+		}
+	}
+	return n
 }
 
 func (l *load) end() []request {

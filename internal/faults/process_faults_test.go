@@ -3,6 +3,7 @@
 package faults
 
 import (
+	"slices"
 	"testing"
 	"time"
 )
@@ -50,9 +51,14 @@ func TestNodesAreKilled(t *testing.T) {
 func TestNodesAreFrozen(t *testing.T) {
 	t.Parallel()
 	trial(t, "SIGSTOP of nodes", setting{}, func(f *fleet) {
+		before := f.generations()
 		for _, d := range []time.Duration{lease / 2, lease * 3 / 2, 3 * lease} {
 			f.nodes[f.chance.IntN(len(f.nodes))].freeze(d)
 			time.Sleep(f.between(0, lease/2))
+		}
+		time.Sleep(lease) // each node looks once a second
+		if now := f.generations(); !slices.Equal(now, before) {
+			f.t.Errorf("generations %v after %v: a node that stood still doubted its store", now, before)
 		}
 	})
 }

@@ -72,6 +72,12 @@ func (p *process) said() string {
 
 func tail(s string) string { return s[max(0, len(s)-6000):] }
 
+func (p *process) pid() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return fmt.Sprint(p.cmd.Process.Pid)
+}
+
 // signal returns what is closed at the end of the life that it was sent to.
 func (p *process) signal(s syscall.Signal) (exited chan struct{}) {
 	p.mu.Lock()
@@ -147,7 +153,7 @@ func overlay(t testing.TB, prefix string, edits []edit) string {
 	}
 	replace := map[string]string{}
 	for file, text := range texts {
-		replace[file] = fmt.Sprint(prefix, ".", filepath.Base(file))
+		replace[file] = fmt.Sprint(prefix, ".", len(replace), ".", filepath.Base(file)) // names repeat between packages
 		if err := os.WriteFile(replace[file], []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -179,17 +185,22 @@ func freeAddr(t testing.TB) string {
 // A node is `pinboard serve` at an address that survives its restart.
 type node struct {
 	*process
-	addr string
+	addr    string
+	buckets int // of its next life
 }
 
 func startNode(t testing.TB, name, binary, store string) *node {
-	n := &node{addr: freeAddr(t)}
+	return startNodeAt(t, name, binary, store, freeAddr(t), buckets)
+}
+
+func startNodeAt(t testing.TB, name, binary, store, addr string, buckets int) *node {
+	n := &node{addr: addr, buckets: buckets}
 	_, port, _ := strings.Cut(n.addr, ":")
 	n.process = run(t, name, func() *exec.Cmd {
 		cmd := exec.Command(binary, "serve")
 		cmd.Env = []string{
 			"PORT=" + port, "PINBOARD_HOST=127.0.0.1", "PINBOARD_TOKEN=" + token, "REDIS_URL=" + store,
-			fmt.Sprint("PINBOARD_LEASE_TTL_MS=", lease.Milliseconds()), fmt.Sprint("PINBOARD_BUCKETS=", buckets), "PINBOARD_AFFINITY=none",
+			fmt.Sprint("PINBOARD_LEASE_TTL_MS=", lease.Milliseconds()), fmt.Sprint("PINBOARD_BUCKETS=", n.buckets), "PINBOARD_AFFINITY=none",
 			fmt.Sprint("PINBOARD_CONNECT_TIMEOUT_MS=", patience.Milliseconds()), "PINBOARD_SHUTDOWN_NOTICE_MS=0", "PINBOARD_SHUTDOWN_BUDGET_MS=500",
 			"LOG_FORMAT=json", "LOG_LEVEL=debug",
 		}

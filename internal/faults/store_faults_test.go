@@ -3,7 +3,6 @@
 package faults
 
 import (
-	"strconv"
 	"testing"
 	"time"
 )
@@ -67,29 +66,6 @@ func TestStoreIsFull(t *testing.T) {
 			time.Sleep(d)
 			f.redis.Do("CONFIG", "SET", "maxmemory", "0")
 			time.Sleep(f.between(lease/4, lease))
-		}
-	})
-}
-
-// steppable is a node whose scripts read the server's time plus the
-// microseconds in the key "offset".
-var steppable = edit{"internal/redisstore/script.go",
-	`"local function clock() local t = redis.call('TIME') return t[1] * 1000000 + t[2], 0 end\n"`,
-	`"local function clock() local t = redis.call('TIME') local o = tonumber(redis.call('GET', 'offset') or '0') " +
-	"return t[1] * 1000000 + t[2] + o, o end\n"`}
-
-// Steps below a second go unseen, larger ones make the store cold; neither
-// makes an owner too many.
-func TestClockOfTheStoreSteps(t *testing.T) {
-	t.Parallel()
-	trial(t, "clock steps of the store", setting{binary: build(t, steppable)}, func(f *fleet) {
-		at := int64(0)
-		for _, by := range []time.Duration{
-			900 * time.Millisecond, -900 * time.Millisecond, -lease, 2 * lease, time.Hour, -2 * time.Hour,
-		} {
-			at += by.Microseconds()
-			f.redis.Do("SET", "offset", strconv.FormatInt(at, 10))
-			time.Sleep(f.between(lease/2, lease))
 		}
 	})
 }

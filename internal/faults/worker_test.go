@@ -33,6 +33,7 @@ type orders struct {
 	Journal   string
 	Pinboard  string // base URL of the nodes
 	Listen    string
+	Slow      time.Duration // what a close takes beyond the usual
 	Advertise string
 }
 
@@ -42,7 +43,7 @@ func workerProcess() {
 		panic(err)
 	}
 	process := fmt.Sprintf("%s/%d", o.Name, os.Getpid())
-	w := &hive{journal: openJournal(o.Journal, process), process: process}
+	w := &hive{journal: openJournal(o.Journal, process), process: process, slow: o.Slow}
 	h, err := worker.New(worker.Config{
 		Pinboard: o.Pinboard, Token: token, Advertise: o.Advertise,
 		Headroom: func() float64 { return 1000 },
@@ -65,6 +66,7 @@ func workerProcess() {
 type hive struct {
 	journal *journal
 	process string
+	slow    time.Duration // what a close takes beyond the usual
 	serial  atomic.Int64
 }
 
@@ -75,7 +77,7 @@ func (w *hive) open(in *worker.Instance) (http.Handler, error) {
 	w.journal.write(line{Event: "start", ID: in.ID, Activation: n, Epoch: at})
 	var mu sync.Mutex // guards at, the last epoch written down
 	in.OnClose(func(context.Context) error {
-		time.Sleep(10 * time.Millisecond) // flushing
+		time.Sleep(10*time.Millisecond + w.slow) // flushing
 		w.journal.write(line{Event: "end", ID: in.ID, Activation: n})
 		return nil
 	})

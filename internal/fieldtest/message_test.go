@@ -274,20 +274,25 @@ func TestFC24OneReadingOfEveryRequest(t *testing.T) {
 	}
 }
 
+// dictated is a worker that answers each request with the next text sent.
+func (n *node) dictated() (w *worker, next chan<- string) {
+	texts := make(chan string, 1)
+	return n.worker(func(c *rawtest.Conn) {
+		for {
+			if _, ok := c.Request(); !ok {
+				return
+			}
+			c.Write(<-texts)
+		}
+	}), texts
+}
+
 // FC-24, the other direction: a worker's doubtful answer is 502 and its
 // connection is not used again.
 func TestFC24OneReadingOfEveryAnswer(t *testing.T) {
 	t.Parallel()
 	n := start(t)
-	next := make(chan string, 1)
-	w := n.worker(func(c *rawtest.Conn) {
-		for {
-			if _, ok := c.Request(); !ok {
-				return
-			}
-			c.Write(<-next)
-		}
-	})
+	_, next := n.dictated()
 	const evil = "HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nevil"
 	for name, trial := range map[string]struct {
 		answer string
@@ -327,22 +332,13 @@ func TestFC24OneReadingOfEveryAnswer(t *testing.T) {
 			t.Errorf("%s: the next request got %q", name, m.Raw)
 		}
 	}
-	_ = w
 }
 
 // FC-26: what has no body has none, whatever it says, and the rest has one.
 func TestFC26BodiesThatAreOrAreNotThere(t *testing.T) {
 	t.Parallel()
 	n := start(t)
-	next := make(chan string, 1)
-	w := n.worker(func(c *rawtest.Conn) {
-		for {
-			if _, ok := c.Request(); !ok {
-				return
-			}
-			c.Write(<-next)
-		}
-	})
+	w, next := n.dictated()
 	for name, trial := range map[string]struct{ method, answer, want string }{
 		"HEAD with CL":     {"HEAD", "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n", "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n"},
 		"HEAD with TE":     {"HEAD", chunkedHead, chunkedHead},
@@ -385,15 +381,7 @@ func TestFC26BodiesThatAreOrAreNotThere(t *testing.T) {
 func TestFC35NothingIsAdded(t *testing.T) {
 	t.Parallel()
 	n := start(t)
-	next := make(chan string, 1)
-	w := n.worker(func(c *rawtest.Conn) {
-		for {
-			if _, ok := c.Request(); !ok {
-				return
-			}
-			c.Write(<-next)
-		}
-	})
+	w, next := n.dictated()
 	bare := "GET /t/a HTTP/1.1\r\nHost: h\r\n\r\n"
 	odd := "GET /t/a HTTP/1.1\r\nhOsT: H:80\r\nx-lower: 1\r\nX-UPPER:no space\r\nDup: 1\r\nX-Empty:\r\nDup: 2\r\nx-tab:\t v \t\r\nCookie: a=1\r\nCookie: b=2\r\nX-Obs: \xe9\xff\r\n\r\n"
 	for _, answer := range []string{

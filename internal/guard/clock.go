@@ -22,7 +22,7 @@ func (r *Reading) offset() (lo, hi int64) {
 const (
 	drift     = 1e-3      // how much faster or slower two sound clocks may run
 	tight     = 200_000   // microseconds: a reading that took longer is judged, but proves nothing about later ones
-	slotWidth = 250_000   // microseconds of the node's clock that share one kept reading
+	slotWidth = 250_000   // microseconds of the node's clock that share one value of each edge
 	pause     = 1_250_000 // between two readings at the most, while a store answers
 )
 
@@ -41,7 +41,6 @@ const (
 // node's since any of them (G4).
 type watch struct {
 	leastHi, leastLo, mostLo edge // of the offsets in the window
-	slot                     Local
 	seen                     bool
 }
 
@@ -72,17 +71,14 @@ func (w *watch) judge(r *Reading, window Local, limit int64) (v Verdict, gained 
 	return Sure, false
 }
 
-// keep remembers a tight reading, the first of each slot; false if it is not
-// tight.
+// keep remembers a tight reading, as far as it moves an edge of its slot; false
+// if it is not tight.
 func (w *watch) keep(r *Reading) bool {
 	lo, hi := r.offset()
-	switch {
-	case hi-lo > tight:
+	if hi-lo > tight {
 		return false
-	case w.seen && r.Received/slotWidth == w.slot:
-		return true
 	}
-	w.seen, w.slot = true, r.Received/slotWidth
+	w.seen = true
 	w.leastHi.push(r.Received, hi, func(a, b int64) bool { return a <= b })
 	w.leastLo.push(r.Received, lo, func(a, b int64) bool { return a <= b })
 	w.mostLo.push(r.Received, lo, func(a, b int64) bool { return a >= b })
@@ -111,6 +107,9 @@ func (e *edge) expire(from Local) {
 
 func (e *edge) push(at Local, v int64, better func(a, b int64) bool) {
 	n := len(e.val)
+	if n > 0 && e.at[n-1]/slotWidth == at/slotWidth && !better(v, e.val[n-1]) {
+		return
+	}
 	for n > 0 && better(v, e.val[n-1]) {
 		n--
 	}

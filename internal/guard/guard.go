@@ -12,6 +12,7 @@ type Options struct {
 	Buckets int
 	Slack   ownership.Micros    // what leases are held longer than told: steps up to it do no harm
 	OnStep  func(server string) // a server's clock stepped; none if nil
+	Asleep  func() Local        // how long this machine has slept since it started; none if nil
 }
 
 // A Guard is one node's memory of its servers' clocks and its buckets'
@@ -26,6 +27,7 @@ type Guard struct {
 	longest ownership.Micros    // the longest lease that may run (G5): the window in which steps add up
 	past    map[string]*carried // clock of a generation that this node saw
 	pasts   []string            // of past, oldest first
+	asleep  Local               // as last asked
 	commits []atomic.Int64      // of each bucket as last seen, for hits
 	clear   []atomic.Bool       // nothing is doubted of the bucket, for hits
 }
@@ -34,6 +36,7 @@ const (
 	keptServers = 64
 	keptPasts   = 1024
 	vouching    = 3_000_000 // microseconds that a node which slept waits for another one's watch
+	doze        = 50_000    // microseconds that tell a sleep of the machine from the noise of two readings
 	grace       = 2_000_000 // microseconds between the read and the commit that begins a generation
 )
 
@@ -55,7 +58,10 @@ func New(o Options) *Guard {
 	if o.OnStep == nil {
 		o.OnStep = func(string) {}
 	}
-	return &Guard{o: o, servers: map[string]*server{}, buckets: make([]bucket, o.Buckets), past: map[string]*carried{},
+	if o.Asleep == nil {
+		o.Asleep = func() Local { return 0 }
+	}
+	return &Guard{o: o, asleep: o.Asleep(), servers: map[string]*server{}, buckets: make([]bucket, o.Buckets), past: map[string]*carried{},
 		commits: make([]atomic.Int64, o.Buckets), clear: make([]atomic.Bool, o.Buckets)}
 }
 
@@ -70,7 +76,7 @@ func (g *Guard) Time(r Reading) Verdict {
 	switch {
 	case v == Stepped && r.Sent < s.broke:
 		return Unsure // of before or behind the step that is known already
-	case v == Stepped && gained && s.slept:
+	case v == Stepped && gained && (s.slept || g.dozed()):
 		g.woke(s, &r)
 		return Sure
 	case v == Stepped:
@@ -130,10 +136,26 @@ func (g *Guard) server(id string) *server {
 	return s
 }
 
+// dozed asks the machine whether it has slept: a reading can come before
+// whoever calls Slept.
+func (g *Guard) dozed() bool {
+	before := g.asleep
+	if g.asleep = g.o.Asleep(); g.asleep-before <= doze {
+		return false
+	}
+	g.sleptAll()
+	return true
+}
+
 // Slept tells that the node's own clock may have stood still.
 func (g *Guard) Slept() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	g.asleep = g.o.Asleep()
+	g.sleptAll()
+}
+
+func (g *Guard) sleptAll() {
 	for _, s := range g.servers {
 		s.slept = true
 	}

@@ -18,13 +18,12 @@ const (
 
 // A rig is one node, one server and one bucket there, under control.
 type rig struct {
-	g       *Guard
-	at      Local // the node's clock
-	ahead   int64 // the server's clock against it
-	server  string
-	st      State
-	steps   int
-	watches ownership.Watch
+	g      *Guard
+	at     Local // the node's clock
+	ahead  int64 // the server's clock against it
+	server string
+	st     State
+	steps  int
 }
 
 func newRig() *rig {
@@ -225,6 +224,25 @@ func TestANodeThatSlept(t *testing.T) {
 	}
 }
 
+// A reading may come before anybody told the guard of the sleep: it asks the
+// machine. Where that did not sleep, the clock stepped.
+func TestAReadingRightBehindASleep(t *testing.T) {
+	for _, slept := range []int64{0, 60 * sec} {
+		r := newRig()
+		var asleep Local
+		r.g.o.Asleep = func() Local { return asleep }
+		r.fine(t, 20*sec)
+		r.ahead += 60 * sec
+		asleep += slept
+		switch v, doubt, sure := r.look(); {
+		case slept == 0 && (v != Stepped || doubt != ownership.ClockStepped):
+			t.Errorf("a step: verdict %d, doubt %q", v, doubt)
+		case slept > 0 && (v == Stepped || doubt != "" || sure):
+			t.Errorf("a sleep: verdict %d, doubt %q, sure %v", v, doubt, sure)
+		}
+	}
+}
+
 // What the record said before the node woke proves nothing.
 func TestAnOldWatchVouchesForNothing(t *testing.T) {
 	r := newRig()
@@ -363,6 +381,22 @@ func TestOldClocks(t *testing.T) {
 	}
 	if _, ok := r.g.OldNow("run@1", r.at); ok || len(r.g.past) > keptPasts {
 		t.Fatal("clocks are kept without bound")
+	}
+}
+
+// A lease may be granted on any reading: each counts, however soon it follows
+// another.
+func TestAStepBackAndFurtherAheadAtOnce(t *testing.T) {
+	r := newRig()
+	r.fine(t, 5*sec)
+	r.look()
+	r.ahead -= 800 * ms
+	if v, _, _ := r.look(); v != Sure {
+		t.Fatalf("verdict %d", v)
+	}
+	r.ahead += 1500 * ms
+	if v, _, _ := r.look(); v != Stepped {
+		t.Fatalf("gained 1.5 s on a reading of a moment ago: verdict %d", v)
 	}
 }
 

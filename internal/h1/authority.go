@@ -1,6 +1,10 @@
 package h1
 
-import "bytes"
+import (
+	"bytes"
+
+	"pinboard"
+)
 
 // isAuthority reports whether b is uri-host [":" port] (RFC 9110 7.2, RFC 3986
 // 3.2.2): a name, an IPv4 address or a literal in brackets. A name may be empty
@@ -13,7 +17,7 @@ func isAuthority(b []byte) bool {
 	for i := 0; i < len(b); i++ {
 		switch c := b[i]; {
 		case isName[c]:
-		case c == '%' && i+2 < len(b) && unhex[b[i+1]] < 16 && unhex[b[i+2]] < 16:
+		case c == '%' && i+2 < len(b) && pinboard.Unhex(b[i+1]) < 16 && pinboard.Unhex(b[i+2]) < 16:
 			i += 2
 		default:
 			return isPort(b[i:])
@@ -56,7 +60,7 @@ func isLiteral(b []byte) bool {
 		return isIPv6(b)
 	}
 	i := 1
-	for i < len(b) && unhex[b[i]] < 16 {
+	for i < len(b) && pinboard.Unhex(b[i]) < 16 {
 		i++
 	}
 	if i == 1 || i+1 >= len(b) || b[i] != '.' {
@@ -83,7 +87,7 @@ func isIPv6(b []byte) bool {
 			continue
 		}
 		end := i
-		for end < len(b) && unhex[b[end]] < 16 {
+		for end < len(b) && pinboard.Unhex(b[end]) < 16 {
 			end++
 		}
 		if end < len(b) && b[end] == '.' {

@@ -1,5 +1,7 @@
 package h1
 
+import "pinboard"
+
 // maxChunkLine bounds a chunk-size line with its extensions.
 const maxChunkLine = 4 << 10
 
@@ -95,7 +97,7 @@ func (c *Chunks) mayBeLast() bool {
 func (c *Chunks) frame(b byte) bool {
 	switch c.state {
 	case chunkSize, chunkDigits:
-		d := unhex[b]
+		d := pinboard.Unhex(b)
 		if d < 16 {
 			if c.line++; c.line > 15 {
 				return false
@@ -151,16 +153,3 @@ func (c *Chunks) behindSize(b byte) bool {
 	c.line++
 	return c.line <= maxChunkLine
 }
-
-var unhex = func() (t [256]byte) {
-	for i := range t {
-		t[i] = 255
-	}
-	for i := byte(0); i < 10; i++ {
-		t['0'+i] = i
-	}
-	for i := byte(0); i < 6; i++ {
-		t['a'+i], t['A'+i] = 10+i, 10+i
-	}
-	return t
-}()

@@ -8,7 +8,7 @@ var HopByHop = SetOf(Connection, Hop, KeepAlive, TE, Upgrade)
 
 // FromWorker are the kinds a client hears from Pinboard or not at all: every
 // name that Pinboard and its workers use among themselves.
-var FromWorker = SetOf(From, Session, SessionSecret, Depth, Attestation, OwnError, Refusal, Internal)
+var FromWorker = SetOf(From, Session, SessionSecret, Depth, Attestation, Hops, OwnError, Refusal, Internal)
 
 // FromClient are the kinds a worker hears from Pinboard or not at all.
 var FromClient = FromWorker | SetOf(ForwardedForm)

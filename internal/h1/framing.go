@@ -13,13 +13,58 @@ const (
 	UntilClose         // with the connection; responses only
 )
 
+// A claim is what the fields of a head say about where its body ends and what
+// becomes of the connection. Requests and responses collect it alike and then
+// judge it differently.
+type claim struct {
+	options
+	lengths, codings, upgrades int   // fields of that name
+	length                     int64 // of the last Content-Length
+	coding                     coding
+	websocket                  bool // said by the last Upgrade
+}
+
+// read adds a field of kind; false when it is ill-formed. Kinds that claim
+// nothing are passed over.
+func (c *claim) read(kind Kind, v []byte) (ok bool) {
+	switch kind {
+	case ContentLength:
+		c.lengths++
+		c.length, ok = parseLength(v)
+		return ok
+	case TransferEncoding:
+		c.codings++
+		c.coding = parseCoding(v)
+	case Connection:
+		return c.options.read(v)
+	case Upgrade:
+		c.upgrades++
+		c.websocket = EqualFold(v, "websocket")
+	}
+	return true
+}
+
+// ambiguous reports a body that could be read in two ways: both fields, a
+// repeated one, or a coding in HTTP/1.0 (RFC 9112 6.1, 6.3, 11.2).
+func (c *claim) ambiguous(minor uint8) bool {
+	return c.lengths > 1 || c.codings > 1 || c.lengths > 0 && c.codings > 0 || c.codings > 0 && minor == 0
+}
+
+// closes reports that the connection ends with this message.
+func (c *claim) closes(minor uint8) bool { return c.close || minor == 0 && !c.keepAlive }
+
+// toWebSocket reports one wish to switch to websocket and to nothing else.
+func (c *claim) toWebSocket(minor uint8) bool {
+	return c.websocket && c.upgrades == 1 && c.upgrade && minor == 1
+}
+
 // options is what the Connection fields of a head say.
 type options struct {
 	close, keepAlive, upgrade, te bool
 	listed                        int // names that are none of the well-known options
 }
 
-// readOptions adds the elements of one Connection field; false when one is no
+// read adds the elements of one Connection field; false when one is no
 // token.
 func (o *options) read(v []byte) bool {
 	for len(v) > 0 {

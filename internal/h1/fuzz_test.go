@@ -41,14 +41,8 @@ func FuzzRequestAgainstNetHTTP(f *testing.F) {
 		checkHost(t, in, &ours, theirs)
 		body, end, ok := requestBody(in, n, &ours)
 		theirBody, err := io.ReadAll(theirs.Body)
-		if !ok || err != nil {
-			return
-		}
-		if !bytes.Equal(body, theirBody) {
-			t.Errorf("body %q, net/http %q", body, theirBody)
-		}
-		if theirEnd := len(in) - src.Len() - br.Buffered(); end != theirEnd {
-			t.Errorf("message ends at %d, net/http at %d", end, theirEnd)
+		if ok && err == nil {
+			checkBody(t, body, theirBody, end, len(in)-src.Len()-br.Buffered())
 		}
 	})
 }
@@ -64,6 +58,17 @@ func checkHost(t *testing.T, in []byte, ours *Request, theirs *http.Request) {
 	}
 	if path, err := url.PathUnescape(string(ours.Path.Of(in))); err != nil || path != theirs.URL.Path {
 		t.Errorf("path %q, %v; net/http %q", path, err, theirs.URL.Path)
+	}
+}
+
+// checkBody compares a body and where its message ends.
+func checkBody(t *testing.T, ours, theirs []byte, ourEnd, theirEnd int) {
+	t.Helper()
+	if !bytes.Equal(ours, theirs) {
+		t.Errorf("body %q, net/http %q", ours, theirs)
+	}
+	if ourEnd != theirEnd {
+		t.Errorf("message ends at %d, net/http at %d", ourEnd, theirEnd)
 	}
 }
 
@@ -111,14 +116,8 @@ func FuzzResponseAgainstNetHTTP(f *testing.F) {
 		}
 		body, end, ok := responseBody(in, n, &ours)
 		theirBody, err := io.ReadAll(theirs.Body)
-		if !ok || err != nil {
-			return
-		}
-		if !bytes.Equal(body, theirBody) {
-			t.Errorf("body %q, net/http %q", body, theirBody)
-		}
-		if theirEnd := len(in) - src.Len() - br.Buffered(); end != theirEnd {
-			t.Errorf("message ends at %d, net/http at %d", end, theirEnd)
+		if ok && err == nil {
+			checkBody(t, body, theirBody, end, len(in)-src.Len()-br.Buffered())
 		}
 	})
 }

@@ -29,6 +29,7 @@ const (
 	SessionSecret // Pinboard-Session-Secret
 	Depth         // Pinboard-Subrequest-Depth
 	Attestation   // Pinboard-Attestation
+	Hops          // Pinboard-Hops
 	OwnError      // Pinboard-Error: only Pinboard says it
 	Refusal       // Pinned-Refusal
 	Internal      // any other Pinboard-*, X-Pinboard-*, Pinned-*, X-Pinned-*, and every underscore form
@@ -128,6 +129,8 @@ func pKind(name []byte) Kind {
 		return Depth
 	case is(name, "pinboard-attestation"):
 		return Attestation
+	case is(name, "pinboard-hops"):
+		return Hops
 	case is(name, "pinboard-error"):
 		return OwnError
 	}

@@ -156,10 +156,8 @@ var isTarget = func() (t [256]bool) {
 
 // readFields judges what the fields say about framing and connection.
 func (r *Request) readFields(b []byte) *pinboard.Refusal {
-	var o options
-	lengths, codings, hosts, upgrades := 0, 0, 0, 0
-	var te coding
-	websocket := false
+	var c claim
+	hosts := 0
 	for _, f := range r.Fields {
 		if f.Kind == Other {
 			continue
@@ -173,58 +171,44 @@ func (r *Request) readFields(b []byte) *pinboard.Refusal {
 			if !isAuthority(v) {
 				return pinboard.MissingHost
 			}
-		case ContentLength:
-			lengths++
-			var ok bool
-			if r.ContentLength, ok = parseLength(v); !ok {
-				return pinboard.BadRequest
-			}
-		case TransferEncoding:
-			codings++
-			te = parseCoding(v)
-		case Connection:
-			if !o.read(v) {
-				return pinboard.BadRequest
-			}
-		case Upgrade:
-			upgrades++
-			websocket = EqualFold(v, "websocket")
 		case Expect:
 			r.ExpectContinue = EqualFold(v, "100-continue")
 		case TE:
 			r.Trailers = r.Trailers || listsTrailers(v)
+		default:
+			if !c.read(f.Kind, v) {
+				return pinboard.BadRequest
+			}
 		}
 	}
 	if hosts > 1 || hosts == 0 && r.Minor == 1 {
 		return pinboard.MissingHost
 	}
-	if refusal := r.frame(lengths, codings, te); refusal != nil {
+	if refusal := r.frame(&c); refusal != nil {
 		return refusal
 	}
-	r.Close = o.close || r.Minor == 0 && !o.keepAlive
-	r.Listed = o.listed > 0
-	r.Trailers = r.Trailers && o.te
+	r.Close = c.closes(r.Minor)
+	r.Listed = c.listed > 0
+	r.Trailers = r.Trailers && c.te
 	r.ExpectContinue = r.ExpectContinue && r.Minor == 1
 	// RFC 6455 4.1: a GET of HTTP/1.1 without a body; some fronts say its length.
-	r.WebSocket = websocket && upgrades == 1 && o.upgrade && r.Minor == 1 && !r.HasBody() &&
-		string(r.Method.Of(b)) == "GET"
+	r.WebSocket = c.toWebSocket(r.Minor) && !r.HasBody() && string(r.Method.Of(b)) == "GET"
 	return nil
 }
 
-// frame decides where the body ends: both fields, a repeated one or a coding
-// in HTTP/1.0 are ways to be read twice (RFC 9112 6.1, 6.3, 11.2).
-func (r *Request) frame(lengths, codings int, te coding) *pinboard.Refusal {
+// frame decides where the body ends.
+func (r *Request) frame(c *claim) *pinboard.Refusal {
 	switch {
-	case lengths > 1, codings > 1, lengths > 0 && codings > 0, codings > 0 && r.Minor == 0:
+	case c.ambiguous(r.Minor):
 		return pinboard.BadRequest
-	case codings > 0 && te == codingUnsupported:
+	case c.codings > 0 && c.coding == codingUnsupported:
 		return pinboard.Unimplemented
-	case codings > 0 && te == codingBad:
+	case c.codings > 0 && c.coding == codingBad:
 		return pinboard.BadRequest
-	case codings > 0:
+	case c.codings > 0:
 		r.Body = Chunked
-	case lengths > 0:
-		r.Body = Length
+	case c.lengths > 0:
+		r.Body, r.ContentLength = Length, c.length
 	}
 	return nil
 }

@@ -63,57 +63,42 @@ func (r *Response) parseLine(b []byte) (at int, ok bool) {
 	return end + 2, true
 }
 
+// readFields judges what the fields say about framing and connection.
 func (r *Response) readFields(b []byte, head bool) bool {
-	var o options
-	lengths, codings, upgrades := 0, 0, 0
-	var te coding
-	websocket := false
+	var c claim
 	for _, f := range r.Fields {
 		if f.Kind == Other {
 			continue
 		}
 		r.Has |= 1 << f.Kind
 		v := f.Value.Of(b)
-		switch f.Kind {
-		case ContentLength:
-			lengths++
-			var ok bool
-			if r.ContentLength, ok = parseLength(v); !ok {
-				return false
-			}
-		case TransferEncoding:
-			codings++
-			te = parseCoding(v)
-		case Connection:
-			if !o.read(v) {
-				return false
-			}
-		case Upgrade:
-			upgrades++
-			websocket = EqualFold(v, "websocket")
-		case KeepAlive:
+		if !c.read(f.Kind, v) {
+			return false
+		}
+		if f.Kind == KeepAlive {
 			if seconds, ok := idleTimeout(v); ok {
 				r.IdleFor = seconds
-				o.close = o.close || seconds == 0
+				c.close = c.close || seconds == 0
 			}
 		}
 	}
-	if lengths > 1 || codings > 1 || lengths > 0 && codings > 0 || codings > 0 && (te != codingChunked || r.Minor == 0) {
+	if c.ambiguous(r.Minor) || c.codings > 0 && c.coding != codingChunked {
 		return false
 	}
+	r.ContentLength = c.length
 	switch {
 	case head || r.Status < 200 || r.Status == 204 || r.Status == 304:
 		r.Body = NoBody
-	case codings > 0:
+	case c.codings > 0:
 		r.Body = Chunked
-	case lengths > 0:
+	case c.lengths > 0:
 		r.Body = Length
 	default:
 		r.Body = UntilClose
 	}
-	r.Close = o.close || r.Minor == 0 && !o.keepAlive || r.Body == UntilClose
-	r.Listed = o.listed > 0
-	r.WebSocket = r.Status == 101 && websocket && upgrades == 1 && o.upgrade && r.Minor == 1
+	r.Close = c.closes(r.Minor) || r.Body == UntilClose
+	r.Listed = c.listed > 0
+	r.WebSocket = r.Status == 101 && c.toWebSocket(r.Minor)
 	return true
 }
 

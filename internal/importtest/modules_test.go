@@ -13,6 +13,8 @@ var modules = []module{
 	{"github.com/prometheus", false, []string{"internal/metrics"}, "one place speaks Prometheus"},
 	{"github.com/alecthomas/kong", false, []string{"cmd/pinboard"}, "the command line"},
 	{"github.com/cespare/xxhash/v2", false, nil, "buckets and rendezvous"},
+	{"github.com/KimMachineGun/automemlimit", false, []string{"cmd/pinboard"}, "the container's memory limit"},
+	{"golang.org/x/sync", false, []string{"internal/registry"}, "the budget of bodies and answers"},
 	{"github.com/go-jose/go-jose/v4", false, []string{"internal/passport"}, "one place judges signed tokens"},
 	{"golang.org/x/sys", false, []string{"internal/proxy", "internal/rawsock", "internal/h1", "internal/redisstore"}, "socket options and calls; clocks that nobody sets"},
 

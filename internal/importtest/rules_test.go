@@ -18,31 +18,37 @@ var rules = map[string]rule{
 	"internal/ownership": {[]string{"."}, "the rules know the vocabulary alone: no store, no node, no wire"},
 	"internal/guard":     {[]string{"internal/ownership"}, "a node's doubt about clocks and histories; every time is handed in"},
 	"internal/directory": {[]string{".", "internal/ownership", "internal/pick"}, "a node's shell around the rules; knows neither stores nor the wire"},
-	"client":             {[]string{".", "api"}, "public: must not drag the server in"},
+	"client":             {[]string{".", "api", "internal/seam"}, "public: must not drag the server in"},
 
 	"internal/ownership/storetest": {[]string{".", "internal/ownership", "internal/directory"}, "the suite that every store runs"},
 	"internal/memstore":            {[]string{".", "internal/ownership"}, "an adapter of the store port"},
-	"internal/redisstore":          {[]string{".", "internal/ownership", "internal/guard", "internal/rawsock"}, "an adapter of the store port"},
+	"internal/redisstore":          {[]string{".", "internal/ownership", "internal/guard", "internal/rawsock", "internal/wait"}, "an adapter of the store port"},
 
 	"internal/passport": {[]string{"."}, "who may do what, from the operator's document alone"},
-	"internal/outbound": {[]string{".", "api"}, "requests to workers besides forwards"},
-	"internal/registry": {[]string{".", "api", "internal/ownership", "internal/directory", "internal/passport", "internal/outbound"},
+	"internal/outbound": {[]string{".", "api", "internal/wait"}, "requests to workers besides forwards"},
+	"internal/registry": {[]string{".", "api", "internal/ownership", "internal/directory", "internal/passport", "internal/outbound", "internal/seldom"},
 		"the one sideways import among adapters is registry -> outbound"},
+	"internal/seldom":  {nil, "which warnings are worth a line"},
 	"internal/rawsock": {nil, "system calls, of nobody in particular"},
-	"internal/proxy": {[]string{".", "internal/h1", "internal/ownership", "internal/directory", "internal/attest", "internal/rawsock"},
+	"internal/wait":    {nil, "waits, for nobody in particular"},
+	"internal/proxy": {[]string{".", "internal/h1", "internal/ownership", "internal/directory", "internal/attest", "internal/rawsock", "internal/wait"},
 		"the data plane declares its own resolver and holds no store"},
-	"worker": {[]string{".", "api", "client", "internal/attest"}, "public SDK: never the directory"},
+	"worker": {[]string{".", "api", "client", "internal/attest", "internal/seam"}, "public SDK: never the directory"},
 
 	"internal/metrics": {[]string{"."}, "observers are plain functions; only codes come from the vocabulary"},
-	"internal/server":  {nil, "runs whatever it is given: front, boot, loops"},
+	"internal/server":  {[]string{"internal/wait"}, "runs whatever it is given: front, boot, loops"},
 	"cmd/pinboard": {[]string{".", "api", "client", "internal/ownership", "internal/directory", "internal/memstore", "internal/redisstore",
 		"internal/passport", "internal/outbound", "internal/registry", "internal/attest", "internal/proxy",
-		"internal/metrics", "internal/server"}, "wiring"},
+		"internal/metrics", "internal/server", "internal/seldom", "internal/wait"}, "wiring"},
 
-	"internal/sim":        {[]string{".", "internal/ownership", "internal/guard", "internal/directory", "internal/memstore", "internal/pick"}, "the rules under one fake clock"},
+	"internal/sim": {[]string{".", "api", "worker", "internal/ownership", "internal/guard", "internal/directory", "internal/memstore", "internal/pick",
+		"internal/registry", "internal/outbound", "internal/passport", "internal/attest", "internal/seam"}, "the rules and the SDK under one fake clock"},
+	"internal/explore":    {[]string{".", "internal/ownership", "internal/memstore"}, "every state of small worlds, over the rules and the commit that ship"},
 	"internal/sim/mutate": {nil, "breaks rules on purpose and runs the tests that must notice"},
+	"internal/mutants":    {nil, "takes guards away by itself and runs the tests that must notice"},
 	"internal/importtest": {nil, "reads source files"},
 	"internal/rawtest":    {nil, "a second opinion on the wire shares no line with what it judges"},
+	"internal/seam":       {nil, "the clock and waits of the SDK, no matter what for"},
 	"internal/freeze":     {nil, "stops processes, for sure"},
 	"internal/redistest":  {[]string{"internal/freeze"}, "starts servers"},
 	"internal/faults":     {[]string{"api", "worker"}, "real processes under faults; workers of the public SDK"},
@@ -72,7 +78,7 @@ func mayInTests(pkg string) bool {
 // testSupport packages exist for tests only.
 func testSupport(pkg string) bool {
 	switch pkg {
-	case "internal/rawtest", "internal/freeze", "internal/redistest", "internal/ownership/storetest", "internal/sim", "internal/sim/mutate", "internal/importtest", "internal/fieldtest", "internal/faults":
+	case "internal/rawtest", "internal/freeze", "internal/redistest", "internal/ownership/storetest", "internal/sim", "internal/sim/mutate", "internal/explore", "internal/mutants", "internal/importtest", "internal/fieldtest", "internal/faults":
 		return true
 	}
 	return false

@@ -234,6 +234,11 @@ func (b *bucket) Roster() []ownership.Session {
 	return out
 }
 
+func inForce(b *bucket, k ownership.BindKey) string {
+	v := b.bindings[k]
+	return v.InForce()
+}
+
 // Peek implements ownership.Store.
 func (s *Store) Peek(ctx context.Context, n int, h ownership.Hint) (ownership.Peek, bool, error) {
 	if err := ctx.Err(); err != nil {
@@ -247,7 +252,7 @@ func (s *Store) Peek(ctx context.Context, n int, h ownership.Hint) (ownership.Pe
 	if ownership.ServerOf(b.meta.Gen) != s.server || !ok || row.Session != h.Session || !row.Plain() {
 		return ownership.Peek{Sent: sent}, false, nil
 	}
-	if h.Bind.Host != "" && b.bindings[h.Bind].Env != h.Key.Env {
+	if h.Bind.Host != "" && inForce(b, h.Bind) != h.Key.Env {
 		return ownership.Peek{Sent: sent}, false, nil
 	}
 	l, ok := b.sessions[row.Session]

@@ -58,8 +58,12 @@ var (
 		"Registered workers by state, as this node last read them; those draining or degraded count as live too.",
 		[]Label{{"state", WorkerStates}}}
 	placements = Family{"placements", "gauge", "Placed ids, as this node last counted them.", nil}
-	ready      = Family{"ready", "gauge", "1 while /readyz answers 200.", nil}
-	lag        = Family{"scheduler_lag_seconds", "gauge",
+	nodes      = Family{"nodes", "gauge", "Nodes that run on this store, this one included, as it last read their list.", nil}
+	differing  = Family{"nodes_differing", "gauge",
+		"Nodes of this store that run otherwise than this one, by the setting that differs.",
+		[]Label{{"setting", NodeSettings}}}
+	ready = Family{"ready", "gauge", "1 while /readyz answers 200.", nil}
+	lag   = Family{"scheduler_lag_seconds", "gauge",
 		"Worst delay of a due timer since the last heartbeat line: what the machine withholds from this process.", nil}
 	build = Family{"build_info", "gauge",
 		"Always 1; the labels say what runs: the version of the node and the format of the store that it speaks.",
@@ -71,11 +75,16 @@ var (
 	storeState = Family{"store_guarantee", "gauge",
 		"1 for the state of the store's own guarantee (docs/guarantees.md): safe; one_server, where single ownership holds as well; lax, where a failover may break it; unknown; in_process.",
 		[]Label{{"state", StoreStates}}}
+	storeDisagrees = Family{"store_disagrees", "gauge",
+		"1 while the store was set up otherwise than this node (bucket count, mode, format): the node serves no id until they agree.", nil}
+	generations = Family{"generations_total", "counter",
+		"Generations of buckets that this node began, by cause: a server that the bucket had not seen (generation), a stepped clock, a history that went back. Each is cold for a lease.",
+		[]Label{{"cause", Generations}}}
 )
 
 // Catalogue lists every family in the order of docs/metrics.md.
 var Catalogue = []Family{requests, requestSeconds, resolutions, forwards, refusals, connections,
-	workers, placements, proofs, storeSeconds, storeErrors, storeSafe, storeState, ready, lag, loopFailures, logLost, build}
+	workers, placements, nodes, differing, proofs, storeSeconds, storeErrors, storeSafe, storeState, storeDisagrees, generations, ready, lag, loopFailures, logLost, build}
 
 // Closed lists of label values.
 var (
@@ -97,6 +106,10 @@ var (
 	StoreOps = []string{"peek", "update", "walk", Other}
 	// StoreStates are those of redisstore.States.
 	StoreStates = []string{"safe", "one_server", "lax", "unknown", "in_process"}
+	// NodeSettings are those of internal/ownership.
+	NodeSettings = []string{"version", "storeFormat", "leaseMs", "slackMs", "hostnameAware", "coldStart"}
+	// Generations are the causes of internal/ownership that begin one.
+	Generations = []string{"generation", "clock stepped", "history lost", Other}
 	// Proofs of a worker's advertise URL.
 	Proofs = []string{"ok", "missing", "refused", Other}
 	// Loops run in the background of a node.

@@ -20,6 +20,9 @@ var (
 	logLostDesc     = desc(logLost)
 	buildDesc       = desc(build)
 	storeStateDesc  = desc(storeState)
+	disagreesDesc   = desc(storeDisagrees)
+	nodesDesc       = desc(nodes)
+	differingDesc   = desc(differing)
 )
 
 func desc(f Family) *prometheus.Desc {
@@ -28,7 +31,7 @@ func desc(f Family) *prometheus.Desc {
 
 // Describe implements prometheus.Collector.
 func (gauges) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{connectionsDesc, workersDesc, placementsDesc, readyDesc, lagDesc, storeSafeDesc, storeStateDesc, logLostDesc, buildDesc} {
+	for _, d := range []*prometheus.Desc{connectionsDesc, workersDesc, placementsDesc, readyDesc, lagDesc, storeSafeDesc, storeStateDesc, disagreesDesc, nodesDesc, differingDesc, logLostDesc, buildDesc} {
 		ch <- d
 	}
 }
@@ -50,9 +53,14 @@ func (g gauges) Collect(ch chan<- prometheus.Metric) {
 		send(workersDesc, float64(byState[state]), state)
 	}
 	send(placementsDesc, float64(s.Placements))
+	send(nodesDesc, float64(s.Nodes))
+	for _, setting := range NodeSettings {
+		send(differingDesc, float64(s.Differing[setting]), setting)
+	}
 	send(readyDesc, number(s.Ready))
 	send(lagDesc, s.Lag.Seconds())
 	send(storeSafeDesc, number(s.StoreSafe))
+	send(disagreesDesc, number(s.StoreDisagrees))
 	send(buildDesc, 1, s.Version, strconv.Itoa(s.StoreFormat))
 	ch <- prometheus.MustNewConstMetric(logLostDesc, prometheus.CounterValue, float64(s.LogLost))
 	for _, state := range StoreStates {

@@ -17,16 +17,19 @@ import (
 
 // A Snapshot is what is true now rather than counted; read at each scrape.
 type Snapshot struct {
-	Connections map[string]int // by ConnectionKinds
-	Workers     map[string]int // by WorkerStates
-	Placements  int
-	Ready       bool
-	Lag         time.Duration
-	StoreSafe   bool
-	LogLost     int64
-	Version     string // of the node; the same in every snapshot
-	StoreFormat int    // likewise
-	StoreState  string // one of StoreStates; "" while the store is not reached
+	Connections    map[string]int // by ConnectionKinds
+	Workers        map[string]int // by WorkerStates
+	Placements     int
+	Nodes          int            // of the store
+	Differing      map[string]int // nodes that run otherwise than this one, by NodeSettings
+	Ready          bool
+	Lag            time.Duration
+	StoreSafe      bool
+	StoreDisagrees bool
+	LogLost        int64
+	Version        string // of the node; the same in every snapshot
+	StoreFormat    int    // likewise
+	StoreState     string // one of StoreStates; "" while the store is not reached
 }
 
 // Metrics of one node.
@@ -42,6 +45,7 @@ type Metrics struct {
 	storeErrors    map[string]prometheus.Counter
 	loopFailures   map[string]prometheus.Counter
 	proofs         map[string]prometheus.Counter
+	generations    map[string]prometheus.Counter
 }
 
 // Buckets of the histograms, in seconds.
@@ -69,6 +73,7 @@ func New(snapshot func() Snapshot) *Metrics {
 	m.storeErrors = m.counters(storeErrors)
 	m.loopFailures = m.counters(loopFailures)
 	m.proofs = m.counters(proofs)
+	m.generations = m.counters(generations)
 	m.registry.MustRegister(gauges{snapshot},
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
@@ -107,6 +112,9 @@ func (m *Metrics) Stored(op string, took time.Duration, err error) {
 
 // Proved counts one challenge by its result.
 func (m *Metrics) Proved(result string) { count(m.proofs, result) }
+
+// Began counts one generation of a bucket by its cause.
+func (m *Metrics) Began(cause string) { count(m.generations, cause) }
 
 // LoopFailed counts one failed run of a background loop.
 func (m *Metrics) LoopFailed(loop string) { count(m.loopFailures, loop) }

@@ -70,6 +70,7 @@ func TestSeriesAreBounded(t *testing.T) {
 		m.Refused(odd)
 		m.Stored(odd, 0, errors.New(odd))
 		m.Proved(odd)
+		m.Began(odd)
 		m.LoopFailed(odd)
 		if i < 2000 {
 			workers[odd] = 1
@@ -105,7 +106,8 @@ func TestExpositionTellsOnlyTheVersionOfTheNode(t *testing.T) {
 func TestCounts(t *testing.T) {
 	m := New(func() Snapshot {
 		return Snapshot{Connections: map[string]int{"tunnel": 3}, Workers: map[string]int{"live": 2},
-			Placements: 7, Ready: true, Lag: time.Second / 2, StoreSafe: true, StoreState: "one_server", LogLost: 9}
+			Placements: 7, Ready: true, Lag: time.Second / 2, StoreSafe: true, StoreState: "one_server", StoreDisagrees: true, LogLost: 9,
+			Nodes: 4, Differing: map[string]int{"leaseMs": 3}}
 	})
 	m.Request(RouteInstance, 204, 3*time.Millisecond)
 	m.Request(RouteInstance, 0, 0)
@@ -117,6 +119,7 @@ func TestCounts(t *testing.T) {
 	m.Stored("update", time.Millisecond, nil)
 	m.Stored("update", time.Millisecond, errors.New("away"))
 	m.Proved("missing")
+	m.Began("clock stepped")
 	m.LoopFailed("census")
 	text := scrape(t, m)
 	for _, line := range []string{
@@ -133,6 +136,11 @@ func TestCounts(t *testing.T) {
 		`pinboard_store_errors_total{op="update"} 1`,
 		`pinboard_loop_failures_total{loop="census"} 1`,
 		`pinboard_proofs_total{result="missing"} 1`,
+		`pinboard_store_disagrees 1`,
+		`pinboard_nodes 4`,
+		`pinboard_nodes_differing{setting="leaseMs"} 3`,
+		`pinboard_nodes_differing{setting="version"} 0`,
+		`pinboard_generations_total{cause="clock stepped"} 1`,
 		`pinboard_connections{kind="tunnel"} 3`,
 		`pinboard_workers{state="live"} 2`,
 		`pinboard_placements 7`,

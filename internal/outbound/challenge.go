@@ -33,35 +33,55 @@ type Probe struct {
 	URL, Secret, Challenge, Value string
 }
 
-// Prove runs a probe. The reason is fit for the worker and for operators, ""
-// when it proved the URL.
-func (c *Client) Prove(ctx context.Context, p Probe) (Outcome, string) {
+// A Proof is what became of a probe.
+type Proof struct {
+	Outcome  Outcome
+	Answered bool   // a complete answer came, right or wrong
+	Detail   string // why it proves nothing, for the log of this node alone
+	Err      error  // what was behind that, likewise; nil if there was an answer
+}
+
+// Told is what whoever named the URL hears: whether something answered there,
+// which a worker's owner needs, and nothing else that would make Pinboard an
+// eye into its own network. "" when the URL is proved.
+func (p Proof) Told() string {
+	switch {
+	case p.Outcome == Proved:
+		return ""
+	case p.Answered:
+		return "challenge " + reasonWrong
+	}
+	return "challenge " + reasonNoAnswer
+}
+
+// Prove runs a probe.
+func (c *Client) Prove(ctx context.Context, p Probe) Proof {
 	ctx, cancel := context.WithTimeout(ctx, probeTime)
 	defer cancel()
 	target := p.URL + api.PathChallenge + "?challenge=" + url.QueryEscape(p.Challenge)
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, target, nil)
 	if err != nil {
-		return Unproved, "challenge " + reasonNoAnswer
+		return Proof{Unproved, false, reasonNoAnswer, err}
 	}
-	status, body, reason := c.do(r, p.Secret, probeBody)
+	status, body, why := c.do(r, p.Secret, probeBody, nil)
 	switch {
-	case reason == reasonTooLarge:
-		return Refuted, "challenge " + reasonWrong
-	case reason != "":
-		return Unproved, "challenge " + reason
+	case why.reason == reasonTooLarge:
+		return Proof{Refuted, true, why.reason, nil}
+	case why.reason != "":
+		return Proof{Unproved, false, why.reason, why.err}
 	case status == http.StatusForbidden:
-		return Refuted, "challenge " + reasonRefused
+		return Proof{Refuted, true, reasonRefused, nil}
 	case status >= 300 && status < 400:
-		return Unproved, "challenge " + reasonRedirect
+		return Proof{Unproved, true, reasonRedirect, nil}
 	case status != http.StatusOK:
-		return Unproved, "challenge answered " + strconv.Itoa(status)
+		return Proof{Unproved, true, "answered " + strconv.Itoa(status), nil}
 	}
 	var answer struct {
 		Value *string `json:"value"`
 	}
 	if json.Unmarshal(body, &answer) != nil || answer.Value == nil ||
 		subtle.ConstantTimeCompare([]byte(*answer.Value), []byte(p.Value)) != 1 {
-		return Refuted, "challenge " + reasonWrong
+		return Proof{Refuted, true, reasonWrong, nil}
 	}
-	return Proved, ""
+	return Proof{Outcome: Proved, Answered: true}
 }

@@ -11,7 +11,8 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"time"
+	"net/url"
+	"sync/atomic"
 
 	"pinboard/api"
 )
@@ -27,7 +28,8 @@ type Config struct {
 // between calls: each call opens its own connection, since a kept one may end
 // in a process that the URL no longer leads to.
 type Client struct {
-	http *http.Client
+	http       *http.Client
+	statsBytes int64 // StatsBytes, but for tests
 }
 
 // New returns a Client.
@@ -35,7 +37,7 @@ func New(c Config) *Client {
 	if c.Dial == nil {
 		c.Dial = (&net.Dialer{Timeout: probeTime, ControlContext: c.Policy.Control}).DialContext
 	}
-	return &Client{http: &http.Client{
+	return &Client{statsBytes: StatsBytes, http: &http.Client{
 		Transport: &http.Transport{
 			DialContext:            c.Dial,
 			TLSClientConfig:        c.TLS,
@@ -62,9 +64,9 @@ const (
 )
 
 // do sends one request with the worker's secret in both headers (old clients
-// know the second name only) and reads at most limit bytes. A reason means there is no
-// complete answer.
-func (c *Client) do(r *http.Request, secret string, limit int64) (status int, body []byte, reason string) {
+// know the second name only) and reads at most limit bytes, which it takes off
+// left if that is there. A failure means there is no complete answer; then nothing was taken.
+func (c *Client) do(r *http.Request, secret string, limit int64, left *atomic.Int64) (status int, body []byte, why failure) {
 	r.Header.Set(api.HeaderSecret, secret)
 	r.Header.Set(api.HeaderLegacySecret, secret)
 	r.Header.Set("User-Agent", "Pinboard")
@@ -73,17 +75,62 @@ func (c *Client) do(r *http.Request, secret string, limit int64) (status int, bo
 		return 0, nil, explain(err)
 	}
 	defer resp.Body.Close()
-	body, err = io.ReadAll(io.LimitReader(resp.Body, limit+1))
+	m := &meter{r: io.LimitReader(resp.Body, limit+1), left: left}
+	body, err = io.ReadAll(m)
 	switch {
+	case err == errSpent, err == nil && int64(len(body)) > limit:
+		why.reason = reasonTooLarge
 	case err != nil:
-		return 0, nil, explain(err)
-	case int64(len(body)) > limit:
-		return 0, nil, reasonTooLarge
+		why = explain(err)
+	default:
+		return resp.StatusCode, body, failure{}
 	}
-	return resp.StatusCode, body, ""
+	m.giveBack()
+	return 0, nil, why
 }
 
-func explain(err error) string {
+// A meter takes what is read off a number of bytes that several readers share.
+type meter struct {
+	r    io.Reader
+	left *atomic.Int64 // nil: nobody counts
+	n    int64
+}
+
+var errSpent = errors.New("no bytes left")
+
+// Read implements io.Reader.
+func (m *meter) Read(p []byte) (int, error) {
+	n, err := m.r.Read(p)
+	m.n += int64(n)
+	if m.left != nil && m.left.Add(-int64(n)) < 0 {
+		err = errSpent
+	}
+	return n, err
+}
+
+func (m *meter) giveBack() {
+	if m.left != nil {
+		m.left.Add(m.n)
+	}
+}
+
+// A failure is why there is no answer: the reason, "" for none, for whoever
+// asks, and the error behind it for the log alone.
+type failure struct {
+	reason string
+	err    error
+}
+
+// explain finds the reason. The URL is left out of the error: its query holds
+// the challenge.
+func explain(err error) failure {
+	if asked := (*url.Error)(nil); errors.As(err, &asked) {
+		return failure{reasonOf(err), asked.Err}
+	}
+	return failure{reasonOf(err), err}
+}
+
+func reasonOf(err error) string {
 	var certificate *tls.CertificateVerificationError
 	var timeout net.Error
 	switch {
@@ -95,14 +142,4 @@ func explain(err error) string {
 		return reasonTimeout
 	}
 	return reasonNoAnswer
-}
-
-// sleep waits, or ends early with the context.
-func sleep(ctx context.Context, d time.Duration) {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-	case <-ctx.Done():
-	}
 }

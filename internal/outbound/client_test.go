@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -18,6 +19,7 @@ import (
 	"go.uber.org/goleak"
 
 	"pinboard/api"
+	"pinboard/internal/wait"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -51,33 +53,37 @@ func worker(header string) http.HandlerFunc {
 	}
 }
 
+// A worker's owner hears whether something answered, a prober no more than
+// that; the log has the rest.
 func TestProve(t *testing.T) {
+	const wrongly = "challenge answered wrongly"
 	for name, c := range map[string]struct {
 		worker http.HandlerFunc
 		want   Outcome
-		reason string
+		detail string
+		told   string
 	}{
-		"today's client":   {worker(api.HeaderSecret), Proved, ""},
-		"0.2.0-0.3.1":      {worker(api.HeaderLegacySecret), Proved, ""},
-		"pair replaced":    {text(404, `{"detail":"unknown challenge"}`), Unproved, "challenge answered 404"},
-		"broken":           {text(500, ``), Unproved, "challenge answered 500"},
-		"gateway":          {text(503, ``), Unproved, "challenge answered 503"},
-		"odd success":      {text(204, ``), Unproved, "challenge answered 204"},
-		"other process":    {text(403, ``), Refuted, "challenge refused"},
-		"wrong value":      {text(200, `{"value":"x"}`), Refuted, "challenge answered wrongly"},
-		"empty value":      {text(200, `{"value":""}`), Refuted, "challenge answered wrongly"},
-		"value no string":  {text(200, `{"value":1}`), Refuted, "challenge answered wrongly"},
-		"a web page":       {text(200, `<html>`), Refuted, "challenge answered wrongly"},
-		"echo of the pair": {text(200, `{"challenge":"c&=%"}`), Refuted, "challenge answered wrongly"},
-		"a huge page":      {text(200, strings.Repeat(" ", 1<<20)+`{"value":"v"}`), Refuted, "challenge answered wrongly"},
+		"today's client":   {worker(api.HeaderSecret), Proved, "", ""},
+		"0.2.0-0.3.1":      {worker(api.HeaderLegacySecret), Proved, "", ""},
+		"pair replaced":    {text(404, `{"detail":"unknown challenge"}`), Unproved, "answered 404", wrongly},
+		"broken":           {text(500, ``), Unproved, "answered 500", wrongly},
+		"gateway":          {text(503, ``), Unproved, "answered 503", wrongly},
+		"odd success":      {text(204, ``), Unproved, "answered 204", wrongly},
+		"other process":    {text(403, ``), Refuted, "refused", wrongly},
+		"wrong value":      {text(200, `{"value":"x"}`), Refuted, "answered wrongly", wrongly},
+		"empty value":      {text(200, `{"value":""}`), Refuted, "answered wrongly", wrongly},
+		"value no string":  {text(200, `{"value":1}`), Refuted, "answered wrongly", wrongly},
+		"a web page":       {text(200, `<html>`), Refuted, "answered wrongly", wrongly},
+		"echo of the pair": {text(200, `{"challenge":"c&=%"}`), Refuted, "answered wrongly", wrongly},
+		"a huge page":      {text(200, strings.Repeat(" ", 1<<20)+`{"value":"v"}`), Refuted, "answer too large", wrongly},
 		"cut short": {func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Length", "13")
 			io.WriteString(w, `{"va`)
-		}, Unproved, "challenge not answered"},
+		}, Unproved, "not answered", "challenge not answered"},
 	} {
-		got, reason := New(Config{}).Prove(t.Context(), Probe{serve(t, c.worker), "k", "c&=%", "v"})
-		if got != c.want || reason != c.reason {
-			t.Errorf("%s: %v %q", name, got, reason)
+		got := New(Config{}).Prove(t.Context(), Probe{serve(t, c.worker), "k", "c&=%", "v"})
+		if got.Outcome != c.want || got.Detail != c.detail || got.Told() != c.told {
+			t.Errorf("%s: %+v, told %q", name, got, got.Told())
 		}
 	}
 }
@@ -89,8 +95,8 @@ func TestNoRedirects(t *testing.T) {
 	for _, status := range []int{301, 302, 303, 307, 308} {
 		url := serve(t, func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, elsewhere+r.URL.String(), status) })
 		c := New(Config{})
-		if got, reason := c.Prove(t.Context(), Probe{url, "k", "c", "v"}); got != Unproved || reason != "challenge answered with a redirect" {
-			t.Errorf("%d: %v %q", status, got, reason)
+		if got := c.Prove(t.Context(), Probe{url, "k", "c", "v"}); !got.is(Unproved, true, "answered with a redirect") {
+			t.Errorf("%d: %+v", status, got)
 		}
 		if got := c.Push(t.Context(), Push{URL: url, Secret: "k", Path: api.PathDrain}); got.Delivered || got.Attempts != 1 {
 			t.Errorf("%d: push %+v", status, got)
@@ -110,8 +116,8 @@ func TestDialGuard(t *testing.T) {
 	url := serve(t, func(http.ResponseWriter, *http.Request) { hits.Add(1) })
 	url = strings.Replace(url, "127.0.0.1", "localhost", 1)
 	c := New(Config{Policy: Policy{Deny: prefixes("127.0.0.0/8", "::1/128")}})
-	if got, reason := c.Prove(t.Context(), Probe{url, "k", "c", "v"}); got != Unproved || reason != "challenge address refused" {
-		t.Errorf("%v %q", got, reason)
+	if got := c.Prove(t.Context(), Probe{url, "k", "c", "v"}); !got.is(Unproved, false, "address refused") {
+		t.Errorf("%+v", got)
 	}
 	if got := c.Push(t.Context(), Push{URL: url, Path: api.PathDrain}); got.Delivered || got.Attempts != 1 || got.Reason != "address refused" {
 		t.Errorf("%+v", got)
@@ -124,19 +130,19 @@ func TestDialGuard(t *testing.T) {
 // The environment's proxy is not asked, and an untrusted certificate is no proof.
 func TestNoProxyAndCertificates(t *testing.T) {
 	t.Setenv("HTTP_PROXY", "http://127.0.0.1:1")
-	if got, reason := New(Config{}).Prove(t.Context(), Probe{serve(t, worker(api.HeaderSecret)), "k", "c&=%", "v"}); got != Proved {
-		t.Error(reason)
+	if got := New(Config{}).Prove(t.Context(), Probe{serve(t, worker(api.HeaderSecret)), "k", "c&=%", "v"}); got.Outcome != Proved {
+		t.Error(got.Detail)
 	}
 	s := httptest.NewUnstartedServer(worker(api.HeaderSecret))
 	s.Config.ErrorLog = log.New(io.Discard, "", 0)
 	s.StartTLS()
 	defer s.Close()
-	if got, reason := New(Config{}).Prove(t.Context(), Probe{s.URL, "k", "c&=%", "v"}); got != Unproved || reason != "challenge certificate not trusted" {
-		t.Errorf("%v %q", got, reason)
+	if got := New(Config{}).Prove(t.Context(), Probe{s.URL, "k", "c&=%", "v"}); !got.is(Unproved, false, "certificate not trusted") {
+		t.Errorf("%+v", got)
 	}
 	trusted := New(Config{TLS: s.Client().Transport.(*http.Transport).TLSClientConfig.Clone()})
-	if got, reason := trusted.Prove(t.Context(), Probe{s.URL, "k", "c&=%", "v"}); got != Proved {
-		t.Error(reason)
+	if got := trusted.Prove(t.Context(), Probe{s.URL, "k", "c&=%", "v"}); got.Outcome != Proved {
+		t.Error(got.Detail)
 	}
 }
 
@@ -150,13 +156,13 @@ func TestNobodyThere(t *testing.T) {
 	closed, _ := net.Listen("tcp", "127.0.0.1:0")
 	closed.Close()
 	for url, want := range map[string]string{
-		"http://" + silent.Addr().String(): "challenge not answered in time",
-		"http://" + closed.Addr().String(): "challenge not answered",
+		"http://" + silent.Addr().String(): "not answered in time",
+		"http://" + closed.Addr().String(): "not answered",
 	} {
 		ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 		defer cancel()
-		if got, reason := New(Config{}).Prove(ctx, Probe{url, "k", "c", "v"}); got != Unproved || reason != want {
-			t.Errorf("%s: %v %q", url, got, reason)
+		if got := New(Config{}).Prove(ctx, Probe{url, "k", "c", "v"}); !got.is(Unproved, false, want) || got.Told() != "challenge not answered" {
+			t.Errorf("%s: %+v, told %q", url, got, got.Told())
 		}
 	}
 }
@@ -173,13 +179,13 @@ func TestProbeTakesTwoSecondsAtMost(t *testing.T) {
 				return
 			}
 			w.(http.Flusher).Flush()
-			sleep(r.Context(), 50*time.Millisecond)
+			wait.For(r.Context(), 50*time.Millisecond)
 		}
 	})
 	began := time.Now()
-	got, reason := New(Config{}).Prove(context.Background(), Probe{drip, "k", "c", "v"})
-	if took := time.Since(began); got != Unproved || took > 4*time.Second {
-		t.Errorf("%v %q after %v", got, reason, took)
+	got := New(Config{}).Prove(context.Background(), Probe{drip, "k", "c", "v"})
+	if took := time.Since(began); got.Outcome != Unproved || took > 4*time.Second {
+		t.Errorf("%+v after %v", got, took)
 	}
 }
 
@@ -243,6 +249,36 @@ func TestStats(t *testing.T) {
 	cancel()
 	if got := New(Config{}).Stats(ctx, targets[:2]); got[0].Reason != "not answered in time" {
 		t.Errorf("%+v", got)
+	}
+}
+
+// The answers of one fan-out share their bytes; what came to nothing takes none.
+func TestStatsShareTheirBytes(t *testing.T) {
+	const big, each = 10 << 10, 3 << 10
+	c := New(Config{})
+	c.statsBytes = big
+	left := new(atomic.Int64)
+	left.Store(big)
+	for _, w := range []http.HandlerFunc{
+		text(200, `{"a":"`+strings.Repeat("x", 2*big)+`"}`), text(500, strings.Repeat("x", big-1)), text(404, strings.Repeat("x", big-1)), text(200, strings.Repeat("x", big-1)),
+	} {
+		if got := c.stats(t.Context(), StatsTarget{serve(t, w), "k"}, left); got.Status == "ok" || left.Load() != big {
+			t.Errorf("%+v, %d bytes left", got, left.Load())
+		}
+	}
+	good := StatsTarget{serve(t, text(200, `{"a":"`+strings.Repeat("<", each-8)+`"}`)), "k"}
+	held, ok := 0, 0
+	for i, got := range c.Stats(t.Context(), slices.Repeat([]StatsTarget{good}, 40)) {
+		held += len(got.Stats)
+		switch {
+		case got.Status == "ok":
+			ok++
+		case got.Reason != reasonTooLarge:
+			t.Errorf("%d: %.60v", i, got)
+		}
+	}
+	if ok != big/each || held != ok*each {
+		t.Errorf("%d answers hold %d bytes", ok, held)
 	}
 }
 
@@ -314,4 +350,10 @@ func TestProbeOnTheWire(t *testing.T) {
 	if r.RequestURI != "/b%2Fx/_pinned/challenge?challenge=c" || r.Header.Get("Accept-Encoding") != "" || r.Host != l.Addr().String() {
 		t.Errorf("%s %v %s", r.RequestURI, r.Header, r.Host)
 	}
+}
+
+// is compares all but the error behind it.
+func (p Proof) is(outcome Outcome, answered bool, detail string) bool {
+	p.Err = nil
+	return p == Proof{outcome, answered, detail, nil}
 }

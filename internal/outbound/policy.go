@@ -24,7 +24,9 @@ var ErrForbidden = errors.New("advertise URL leads to a refused address")
 // the metadata addresses outside it; and what is no worker's address at all.
 var refused = prefixes(
 	"169.254.0.0/16", "fe80::/10",
-	"fd00:ec2::/32", "100.100.100.200/32", "192.0.0.192/32", // AWS over IPv6, Alibaba, Oracle
+	"fd00:ec2::/32", "fd20:ce::254/128", // AWS and Google over IPv6
+	"100.100.100.200/32", "192.0.0.192/32", "168.63.129.16/32", // Alibaba, Oracle, Azure
+	"2001::/32", "64:ff9b:1::/48", // Teredo (RFC 4380), local NAT64 (RFC 8215): which IPv4 address they lead to is not told
 	"0.0.0.0/8", "::/128", "224.0.0.0/4", "255.255.255.255/32", "ff00::/8",
 )
 
@@ -36,14 +38,10 @@ func prefixes(list ...string) []netip.Prefix {
 	return out
 }
 
-// Addr judges one address, and the IPv4 address inside it if it carries one.
+// Addr judges one address, and every IPv4 address that it may stand for.
 func (p Policy) Addr(a netip.Addr) error {
 	a = a.WithZone("").Unmap()
-	faces := append(make([]netip.Addr, 0, 2), a)
-	if v4, ok := embedded(a); ok {
-		faces = append(faces, v4)
-	}
-	for _, face := range faces {
+	for _, face := range append(embedded(a), a) {
 		if within(face, p.Deny) || len(p.Allow) == 0 && within(face, refused) {
 			return ErrForbidden
 		}
@@ -64,23 +62,29 @@ func within(a netip.Addr, list []netip.Prefix) bool {
 }
 
 var (
-	nat64      = netip.MustParsePrefix("64:ff9b::/96") // RFC 6052
-	sixToFour  = netip.MustParsePrefix("2002::/16")    // RFC 3056
-	compatible = netip.MustParsePrefix("::/96")        // RFC 4291 section 2.5.5.1
+	nat64      = netip.MustParsePrefix("64:ff9b::/96")    // RFC 6052
+	sixToFour  = netip.MustParsePrefix("2002::/16")       // RFC 3056
+	compatible = netip.MustParsePrefix("::/96")           // RFC 4291 section 2.5.5.1
+	translated = netip.MustParsePrefix("::ffff:0:0:0/96") // RFC 2765
 )
 
-// embedded is the IPv4 address a translating network would reach.
-func embedded(a netip.Addr) (netip.Addr, bool) {
-	b := a.As16()
-	switch {
-	case !a.Is6():
-		return netip.Addr{}, false
-	case nat64.Contains(a), compatible.Contains(a) && !a.IsLoopback():
-		return netip.AddrFrom4([4]byte(b[12:16])), true
-	case sixToFour.Contains(a):
-		return netip.AddrFrom4([4]byte(b[2:6])), true
+// embedded are the IPv4 addresses that a translating network would reach.
+func embedded(a netip.Addr) (list []netip.Addr) {
+	if !a.Is6() {
+		return nil
 	}
-	return netip.Addr{}, false
+	b := a.As16()
+	v4 := func(bytes ...byte) { list = append(list, netip.AddrFrom4([4]byte(bytes))) }
+	switch {
+	case nat64.Contains(a), translated.Contains(a), compatible.Contains(a) && !a.IsLoopback():
+		v4(b[12:]...)
+	case sixToFour.Contains(a):
+		v4(b[2:6]...)
+	}
+	if b[8]&^2 == 0 && b[9] == 0 && b[10] == 0x5e && b[11] == 0xfe { // ISATAP, RFC 5214
+		v4(b[12:]...)
+	}
+	return list
 }
 
 // Literal judges a target whose host is an address literal; names are judged

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"pinboard/api"
+	"pinboard/internal/wait"
 )
 
 // A callback is tried a few times within the operator's own call.
@@ -40,10 +41,7 @@ type PushResult struct {
 func (c *Client) Push(ctx context.Context, p Push) (result PushResult) {
 	began := time.Now()
 	for i := range pushTries {
-		if i > 0 {
-			sleep(ctx, time.Duration(i)*pushPause)
-		}
-		if ctx.Err() != nil {
+		if i > 0 && !wait.For(ctx, time.Duration(i)*pushPause) || ctx.Err() != nil {
 			return result
 		}
 		result.Attempts++
@@ -79,10 +77,10 @@ func (c *Client) push(ctx context.Context, p Push, elapsed time.Duration) (reaso
 		return reasonNoAnswer, false
 	}
 	r.Header.Set("Content-Type", "application/json")
-	status, _, reason := c.do(r, p.Secret, pushBody)
+	status, _, why := c.do(r, p.Secret, pushBody, nil)
 	switch {
-	case reason != "":
-		return reason, reason != reasonForbidden
+	case why.reason != "":
+		return why.reason, why.reason != reasonForbidden
 	case status == http.StatusOK:
 		return "", false
 	case status == http.StatusForbidden:

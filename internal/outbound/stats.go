@@ -1,6 +1,7 @@
 package outbound
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"net/http"
@@ -19,8 +20,10 @@ const (
 	statsTime   = 2 * time.Second // per worker
 	statsTotal  = 5 * time.Second // for all
 	statsBody   = 4 << 20         // one worker: 10 000 instances and some fields of the app's
-	statsBodies = 64 << 20        // all of them
 )
+
+// StatsBytes is what all answers of one fan-out may hold together.
+const StatsBytes = 8 << 20
 
 // A StatsTarget is a worker to ask.
 type StatsTarget struct{ URL, Secret string }
@@ -39,15 +42,14 @@ func (c *Client) Stats(ctx context.Context, targets []StatsTarget) []Stats {
 	ctx, cancel := context.WithTimeout(ctx, statsTotal)
 	defer cancel()
 	out := make([]Stats, len(targets))
-	var next, bytes atomic.Int64
+	var next atomic.Int64
+	left := new(atomic.Int64)
+	left.Store(c.statsBytes)
 	var wg sync.WaitGroup
 	for range min(statsAtOnce, len(targets)) {
 		wg.Go(func() {
 			for i := next.Add(1) - 1; i < int64(len(targets)); i = next.Add(1) - 1 {
-				out[i] = c.stats(ctx, targets[i])
-				if bytes.Add(int64(len(out[i].Stats))) > statsBodies {
-					out[i] = Stats{Status: "failed", Reason: reasonTooLarge}
-				}
+				out[i] = c.stats(ctx, targets[i], left)
 			}
 		})
 	}
@@ -55,7 +57,7 @@ func (c *Client) Stats(ctx context.Context, targets []StatsTarget) []Stats {
 	return out
 }
 
-func (c *Client) stats(ctx context.Context, t StatsTarget) Stats {
+func (c *Client) stats(ctx context.Context, t StatsTarget, left *atomic.Int64) Stats {
 	if ctx.Err() != nil {
 		return Stats{Status: "failed", Reason: reasonTimeout}
 	}
@@ -65,17 +67,19 @@ func (c *Client) stats(ctx context.Context, t StatsTarget) Stats {
 	if err != nil {
 		return Stats{Status: "failed", Reason: reasonNoAnswer}
 	}
-	status, body, reason := c.do(r, t.Secret, statsBody)
+	status, body, why := c.do(r, t.Secret, statsBody, left)
 	switch {
-	case reason != "":
-		return Stats{Status: "failed", Reason: reason}
+	case why.reason != "":
+		return Stats{Status: "failed", Reason: why.reason}
 	case status == http.StatusNotFound:
+		left.Add(int64(len(body)))
 		return Stats{Status: "unsupported"}
 	case status != http.StatusOK:
+		left.Add(int64(len(body)))
 		return Stats{Status: "failed", Reason: "answered " + strconv.Itoa(status)}
 	}
-	var object map[string]json.RawMessage
-	if json.Unmarshal(body, &object) != nil || object == nil {
+	if !bytes.HasPrefix(bytes.TrimLeft(body, " \t\r\n"), []byte("{")) || !json.Valid(body) {
+		left.Add(int64(len(body)))
 		return Stats{Status: "failed", Reason: reasonWrong}
 	}
 	return Stats{Status: "ok", Stats: body}

@@ -31,7 +31,7 @@ type Beat struct {
 	Proof    Proof
 }
 
-// Answers to a registration that is not accepted.
+// Answers to a registration that is not accepted; a beat may be Superseded, too.
 type (
 	// Wait is a retryable no to a worker: 503 + Retry-After with the reason.
 	Wait struct {
@@ -40,7 +40,13 @@ type (
 	}
 	// Conflict is a final no to a registration: 409 with the reason.
 	Conflict struct{ Reason string }
+	// Superseded ends the process for good: 409 {"superseded":true}; hostname mode only.
+	Superseded struct {
+		Env   string
+		Epoch int64
+	}
 )
 
-func (e Wait) Error() string     { return e.Reason }
-func (e Conflict) Error() string { return e.Reason }
+func (e Wait) Error() string       { return e.Reason }
+func (e Conflict) Error() string   { return e.Reason }
+func (e Superseded) Error() string { return "superseded" }

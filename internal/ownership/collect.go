@@ -36,10 +36,18 @@ func (p *Rules) spent(tx *Tx, row *Row) bool {
 }
 
 // Forget drops session records that nothing can refer to any more, and their
-// index entries, at most n. Rows that still name them count as nobody's.
+// index entries, at most n; a namespace goes with the last session that served
+// it. Rows that still name them count as nobody's.
 func (p *Rules) Forget(tx *Tx, n int) (dropped int) {
 	p.Begin(tx, 0)
-	for _, s := range tx.Roster() {
+	roster := tx.Roster()
+	serving := map[string]int{} // sessions by namespace
+	for i := range roster {
+		for _, ns := range roster[i].Worker.Namespaces {
+			serving[ns]++
+		}
+	}
+	for _, s := range roster {
 		if dropped == n {
 			break
 		}
@@ -48,13 +56,18 @@ func (p *Rules) Forget(tx *Tx, n int) (dropped int) {
 		}
 		w := s.Worker
 		tx.DropSession(w.Session)
-		for _, name := range []string{ByProcess(w.Process), ByClient(w.ClientID), ByURL(w.URL)} {
+		for _, name := range []string{ByProcess(w.Process), ByClient(w.ClientID), ByOwnedClient(w.Owner, w.ClientID), ByURL(w.URL)} {
 			if tx.Index(name) == w.Session {
 				tx.PutIndex(name, "")
 			}
 		}
 		if tx.Index(ByProcess(w.Process)) == "" && len(tx.Orders(w.Process)) > 0 {
 			tx.PutOrders(w.Process, nil)
+		}
+		for _, ns := range w.Namespaces {
+			if serving[ns]--; serving[ns] == 0 {
+				tx.PutIndex("n:"+ns, "")
+			}
 		}
 		dropped++
 	}

@@ -12,17 +12,19 @@ type Query struct {
 	Env   string // expected env: the prefetched row's; a rule uses the binding's
 	Known bool   // this node has known the namespace: a wiped store is no proof that none is
 	MsgID string // for a takeover's wind-down, fresh
+	Heir  string // session of Host's that could have the id if a takeover frees it; "" none known
 	Nonce Nonce  // of this request's own placement, if it made one (R2)
 }
 
 // A Found is a live owner, or (Vacant) an id that may be placed.
 type Found struct {
-	Key     Key
-	Row     Row
-	Session Session
-	Vacant  bool
-	Now     Micros
-	Free    Micros // with a refusal: when its reason ends at the latest, if nothing else happens; 0 when nobody knows
+	Key      Key
+	Row      Row
+	Session  Session
+	Vacant   bool
+	Heirless bool // another hostname holds it, and Query.Heir cannot have it
+	Now      Micros
+	Free     Micros // with a refusal: when its reason ends at the latest, if nothing else happens; 0 when nobody knows
 }
 
 // Lookup finds the owner of an id, or that it is free, or why neither is so.
@@ -34,6 +36,9 @@ func (p *Rules) Lookup(tx *Tx, q Query) (Found, *pinboard.Refusal) {
 	f := Found{Key: Key{Env: env, Namespace: q.NS, ID: q.ID}, Now: tx.Now}
 	vacancy := func() (Found, *pinboard.Refusal) {
 		switch {
+		case !known && p.displaced(tx, q.Host, q.NS):
+			f.Free = tx.Binding(p.BindKeyOf(q.Host, q.NS)).Wait
+			return f, pinboard.BindingDisplaced
 		case !known && !(p.cold(tx) && (q.Known || q.ID != "")): // a new store proves nothing
 			return f, pinboard.UnknownNamespace
 		case q.ID == "":
@@ -109,7 +114,7 @@ func (p *Rules) serve(tx *Tx, found *Found, row *Row, s *Session, q Query) *pinb
 	case f&IsSucceeded != 0:
 		return pinboard.WorkerNotReady
 	case s.Worker.Hostname != q.Host:
-		refusal := p.foreign(tx, found.Key, row, s, q.Host, q.MsgID)
+		refusal := p.foreign(tx, found, row, s, q)
 		if refusal == pinboard.TakeoverInProgress {
 			found.Free = row.Wind
 		}
@@ -120,8 +125,10 @@ func (p *Rules) serve(tx *Tx, found *Found, row *Row, s *Session, q Query) *pinb
 		return pinboard.WindingDown
 	}
 	mine := row.Nonce != Nonce{} && row.Nonce == q.Nonce
-	if !mine && (row.Nonce != Nonce{} || row.Since != 0) {
-		row.Nonce, row.Since = Nonce{}, 0
+	if !mine && (row.Nonce != Nonce{} || row.Since != 0 && row.Wind == 0) {
+		if row.Nonce = (Nonce{}); row.Wind == 0 { // an instance that closes answers without adopting the epoch
+			row.Since = 0
+		}
 		tx.PutRow(found.Key, *row)
 	}
 	found.Row = *row

@@ -34,6 +34,7 @@ type Row struct {
 	Nonce   Nonce          // non-zero: unconfirmed, and whose (R2)
 	Since   pinboard.Epoch // Placed: a release at Since or above frees it (R6); 0: only at Epoch
 	Others  string         // Closing: further sessions that flush the same id (R7), a space between
+	Twin    string         // Closing: env in which the same instance has another closing row
 	Until   Micros         // Held, Closing: not placeable before
 	Made    Micros         // Closing: when it began; ordered to restate after four leases
 	Wind    Micros         // Placed: wind-down deadline, 0 none (F4)
@@ -49,13 +50,6 @@ func (r *Row) Plain() bool {
 
 // A BindKey names a binding (hostname mode).
 type BindKey struct{ Host, Namespace string }
-
-// A Binding says which env a hostname's namespace shows (H1).
-type Binding struct {
-	Env   string // "" for a deleted one, which is there for its Wait alone
-	Epoch int64
-	Wait  Micros // displaced: no new ids before this
-}
 
 // An Order is a wind-down on its way to a process; it lives in the row's
 // bucket, so it survives nodes and sessions (F4). The JSON names are stored bytes.

@@ -35,15 +35,16 @@ func dropKey(orders []Order, k Key) []Order {
 }
 
 // WindDown orders one id to end by the deadline, floored once at one lease, or
-// (nil) revokes that. It reports whether the id was placed.
-func (p *Rules) WindDown(tx *Tx, k Key, deadline *time.Duration, msgID string) bool {
+// (nil) revokes that; process, if not "", must own it. It reports whether the id
+// was placed, there.
+func (p *Rules) WindDown(tx *Tx, k Key, deadline *time.Duration, msgID, process string) bool {
 	p.Begin(tx, 0)
 	row := tx.Row(k)
 	if row == nil || row.Kind != Placed {
 		return false
 	}
 	s := tx.Session(row.Session)
-	if p.fate(tx, s) != running {
+	if p.fate(tx, s) != running || process != "" && s.Worker.Process != process {
 		return false
 	}
 	if deadline != nil {

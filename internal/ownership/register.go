@@ -16,6 +16,7 @@ type Enrol struct {
 	Claims   []Key // this bucket's share of the restated ids
 	Prev     string
 	Last     bool
+	Decided  bool      // hostname mode: the bucket that decides for the hostname has admitted it
 	Heard    time.Time // when the node began to hear the request, by its own clock; zero: now
 	Longest  Micros
 	Seen     pinboard.Epoch
@@ -25,7 +26,11 @@ type Enrol struct {
 // ByProcess names the index entry of the newest session of a process.
 func ByProcess(process string) string { return "p:" + process }
 
-// ByClient names the index entry of the newest session of a clientId.
+// ByOwnedClient names the index entry of the newest session of a token's
+// clientId: another token's use of the same one is no concern of its.
+func ByOwnedClient(owner, client string) string { return "o:" + owner + "\x00" + client }
+
+// ByClient names the index entry of the newest session of a clientId, whoever's.
 func ByClient(client string) string { return "c:" + client }
 
 // ByURL names the index entry of the newest session at an advertise URL.
@@ -35,7 +40,7 @@ func ByURL(url string) string { return "u:" + url }
 func (p *Rules) Admit(tx *Tx, e *Enrol) error {
 	p.Begin(tx, e.Longest)
 	w := e.Worker
-	if s := tx.Session(tx.Index(ByClient(w.ClientID))); s != nil && s.Worker.Process != w.Process && p.fate(tx, s) == running {
+	if s := tx.Session(tx.Index(ByOwnedClient(w.Owner, w.ClientID))); s != nil && s.Worker.Process != w.Process && p.fate(tx, s) == running {
 		return Wait{"clientId is in use by another process", time.Second}
 	}
 	if s := tx.Session(tx.Index(ByProcess(w.Process))); s != nil {
@@ -53,14 +58,16 @@ func (p *Rules) Admit(tx *Tx, e *Enrol) error {
 	}
 	if s := tx.Session(tx.Index(ByURL(w.URL))); s != nil && s.Worker.Process != w.Process && p.fate(tx, s) == running {
 		switch {
+		case !s.Worker.Proven && (w.Proven || s.Worker.Owner == w.Owner):
 		case !s.Worker.Proven:
+			return Wait{"advertise URL is in use by a worker of another token", left(tx.Now, s.Until)}
 		case !w.Proven:
 			return Wait{"advertise URL is in use by a proven worker", left(tx.Now, s.Until)}
 		case tx.Now < s.ProvedAt+s.TTL/2:
 			return Wait{"advertise URL was proved by another process just now", left(tx.Now, s.ProvedAt+s.TTL/2)}
 		}
 	}
-	return p.admit(tx, w)
+	return p.admit(tx, e)
 }
 
 // heard is the latest that the store's clock can have shown when the node heard
@@ -86,7 +93,6 @@ type Enrolled struct {
 	Drain      bool
 	DrainAt    Micros
 	Now        Micros
-	Displaced  bool // bindings changed: BeginWait once every bucket has them
 	Moved      int
 }
 
@@ -129,9 +135,12 @@ func (p *Rules) enlist(tx *Tx, e *Enrol, out *Enrolled) *Session {
 		}
 		p.succeed(tx, s, tx.Session(tx.Index(ByProcess(w.Process))), e)
 		p.replace(tx, s, tx.Session(tx.Index(ByURL(w.URL))))
-		out.Displaced = p.bind(tx, w)
+		p.bind(tx, e)
 		tx.PutIndex(ByProcess(w.Process), w.Session)
-		tx.PutIndex(ByClient(w.ClientID), w.Session)
+		if other := tx.Session(tx.Index(ByClient(w.ClientID))); other == nil || other.Worker.Owner == w.Owner || p.fate(tx, other) != running {
+			tx.PutIndex(ByClient(w.ClientID), w.Session) // operators mean who was there first
+		}
+		tx.PutIndex(ByOwnedClient(w.Owner, w.ClientID), w.Session)
 		tx.PutIndex(ByURL(w.URL), w.Session)
 		for _, ns := range w.Namespaces {
 			tx.PutIndex("n:"+ns, "1")
@@ -258,13 +267,19 @@ func (p *Rules) elsewhere(tx *Tx, s *Session, e *Enrol) {
 			if old == nil || old.Worker.EnvOf(k.Namespace) == k.Env {
 				continue
 			}
-			k.Env = old.Worker.EnvOf(k.Namespace)
-			row := tx.Row(k)
+			there := k
+			there.Env = old.Worker.EnvOf(k.Namespace)
+			row := tx.Row(there)
 			if row == nil || row.Kind == Held {
 				continue
 			}
-			if owner := tx.Session(row.Session); row.Kind == Closing || owner == nil || owner.Worker.Process == s.Worker.Process {
-				p.close(tx, k, row, s, e)
+			if owner := tx.Session(row.Session); row.Kind == Placed && owner != nil && owner.Worker.Process != s.Worker.Process {
+				continue
+			}
+			p.close(tx, there, row, s, e)
+			if here := tx.Row(k); here != nil && here.Kind == Closing { // the release of one ends both
+				here.Twin = there.Env
+				tx.PutRow(k, *here)
 			}
 		}
 	}

@@ -53,6 +53,10 @@ func (p *Rules) Release(tx *Tx, k Key, session string, epoch pinboard.Epoch, has
 		}
 	}
 	if row.Kind == Closing {
+		twin := Key{Env: row.Twin, Namespace: k.Namespace, ID: k.ID}
+		if r := tx.Row(twin); row.Twin != "" && r != nil && r.Kind == Closing {
+			p.quit(tx, twin, r, by, until)
+		}
 		return p.quit(tx, k, row, by, until)
 	}
 	owner := tx.Session(row.Session)

@@ -30,6 +30,8 @@ type Renewal struct {
 	Now      Micros
 	Messages []Message
 	Placed   int64
+
+	Displaced bool // bindings changed: BeginWait once every bucket has them
 }
 
 // Renew extends the lease of a session that still runs here; a lease that has
@@ -45,6 +47,9 @@ func (p *Rules) Renew(tx *Tx, b Pulse) Renewal {
 	s.Acks = s.Acks || b.HasAcks
 	p.proved(tx, s, b.Proof)
 	r := Renewal{Now: tx.Now, Placed: tx.Count(PlaceCount(b.Session))}
+	if f := s.standing(tx.Meta.Gen); f&(ownsNothing|IsSucceeded|IsReplaced|IsAsked) == 0 && tx.Before(s.Until) {
+		r.Displaced = p.proveBindings(tx, s.Worker)
+	}
 	r.Standing, r.Reason = p.deserves(tx, s, b)
 	if r.Standing <= RestateDue {
 		s.Until = max(s.Until, tx.Now+p.Lease+p.Slack)
@@ -116,6 +121,8 @@ func (p *Rules) deserves(tx *Tx, s *Session, b Pulse) (Standing, string) {
 		return Lost, "lease lapsed"
 	case f&IsAsked != 0:
 		return Lost, "restatement ordered"
+	case p.unbound(tx, s.Worker):
+		return Lost, "a hostname binding was deleted"
 	case s.FailSince != 0 && tx.Now >= s.FailSince+3*s.TTL:
 		return Unrenewed, "advertise URL not proved for three leases"
 	}

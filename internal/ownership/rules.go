@@ -23,7 +23,7 @@ const (
 	second       Micros = 1_000_000
 	graceLeases         = 10 // rows and sessions outlive their lease by this many (R8)
 	orderLeases         = 4  // restate orders that clients can cause: one per process in this many (L9)
-	takeoverRest        = 10 // leases before a takeover may be taken over (H3)
+	takeoverRest        = 2  // leases before a takeover may be taken over (H3)
 	maxMargin           = 5 * second
 	lostMints           = second / 10 // more epochs than a bucket mints while a replica lags (R1)
 )

@@ -134,7 +134,7 @@ func (i *issuer) principal(std *jwt.Claims, own *granted) (*Principal, bool) {
 	if limits == nil {
 		limits = &claims{}
 	}
-	return newPrincipal(i.id+"/"+std.Subject, slices.Concat(own.Scope, own.Scopes, own.Scp), limits), true
+	return newPrincipal(i.id+"/"+std.Subject, i.id, slices.Concat(own.Scope, own.Scopes, own.Scp), limits), true
 }
 
 // subject admits what can be shown in lists and logs.

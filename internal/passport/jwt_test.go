@@ -175,7 +175,7 @@ func TestSignedTokens(t *testing.T) {
 			if p == nil {
 				t.Fatal("refused")
 			}
-			if p.Owner != "idp/worker-7" || !p.May(ScopeWorker) || p.May(ScopeOperator) {
+			if p.Owner != "idp/worker-7" || p.Share != "idp" || !p.May(ScopeWorker) || p.May(ScopeOperator) {
 				t.Errorf("%+v", p)
 			}
 			strict := i.open(fmt.Sprintf(`,"algorithms":[%q]`, map[bool]string{true: "RS256", false: "ES256"}[alg == jose.ES256]))

@@ -27,6 +27,9 @@ type Principal struct {
 	// Owner is provider id + "/" + key name, or + "/" + subject of a signed
 	// token. Sessions belong to it, so rotated keys and renewed tokens share them.
 	Owner string
+	// Share is whose part of a node's budget a call takes: the owner, or the
+	// provider of a signed token, since subjects are without number.
+	Share string
 
 	scopes     []string
 	namespaces names
@@ -97,7 +100,7 @@ func newPassport(token, document string, now func() time.Time, ring func(where s
 			return nil, fmt.Errorf("PINBOARD_TOKEN: %w", err)
 		}
 		p.keys = append(p.keys, key{sha256.Sum256([]byte(token)), &Principal{
-			Owner: shared, scopes: []string{ScopeWorker, ScopeOperator},
+			Owner: shared, Share: shared, scopes: []string{ScopeWorker, ScopeOperator},
 			namespaces: everything, hostnames: everything, envs: everything, envsStated: true, backends: everything,
 		}})
 	}
@@ -218,9 +221,9 @@ func (a *audience) UnmarshalJSON(text []byte) error {
 	return json.Unmarshal(text, (*[]string)(a))
 }
 
-func newPrincipal(owner string, scopes []string, c *claims) *Principal {
+func newPrincipal(owner, share string, scopes []string, c *claims) *Principal {
 	p := &Principal{
-		Owner: owner, scopes: scopes, namespaces: list(c.Namespaces.items), hostnames: everything,
+		Owner: owner, Share: share, scopes: scopes, namespaces: list(c.Namespaces.items), hostnames: everything,
 		envs: list(c.Envs.items), envsStated: c.Envs.stated, backends: list(hosts(c.AllowedBackendHosts.items)),
 	}
 	if c.Hostnames.stated {
@@ -284,7 +287,8 @@ func (p *Passport) readKeys(at string, pr *provider) error {
 		if slices.ContainsFunc(p.keys, func(other key) bool { return other.digest == digest }) {
 			return fmt.Errorf("%s.token: used twice", at)
 		}
-		p.keys = append(p.keys, key{digest, newPrincipal(pr.ID+"/"+k.Name, k.Scopes, &k.Claims.Pinboard)})
+		owner := pr.ID + "/" + k.Name
+		p.keys = append(p.keys, key{digest, newPrincipal(owner, owner, k.Scopes, &k.Claims.Pinboard)})
 	}
 	return nil
 }

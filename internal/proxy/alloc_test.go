@@ -32,7 +32,7 @@ func (leanDirectory) Report(context.Context, directory.Placement, directory.Even
 	return directory.Verdict{}
 }
 func (leanDirectory) Recheck(context.Context, []*directory.Watch) error { return nil }
-func (leanDirectory) Caller(context.Context, proxy.CallerClaim) (string, error) {
+func (leanDirectory) Caller(context.Context, directory.CallerClaim) (string, error) {
 	return "", nil
 }
 

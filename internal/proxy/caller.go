@@ -5,6 +5,7 @@ import (
 	"strconv"
 
 	"pinboard"
+	"pinboard/internal/directory"
 	"pinboard/internal/h1"
 )
 
@@ -17,7 +18,7 @@ const maxDepth = 50
 // its session. The three fields come all or none, each once.
 func (x *exchange) identify(ctx context.Context, host string) (session string, _ *pinboard.Refusal) {
 	var from, depth []byte
-	var claim CallerClaim
+	var claim directory.CallerClaim
 	counts := [4]int{}
 	for _, f := range x.req.Fields {
 		v := f.Value.Of(x.head)
@@ -48,7 +49,7 @@ func (x *exchange) identify(ctx context.Context, host string) (session string, _
 	if refusal != nil || a.ID == "" || a.Rest != "" {
 		return "", pinboard.CallerMismatch
 	}
-	claim.From, claim.Host = a, host
+	claim.Namespace, claim.ID, claim.Host = a.Namespace, a.ID, host
 	session, err := x.c.p.cfg.Directory.Caller(ctx, claim)
 	if err != nil {
 		return "", asRefusal(err)

@@ -36,16 +36,7 @@ type Directory interface {
 	Recheck(ctx context.Context, w []*directory.Watch) error
 	// Caller proves an instance call: the session that owns the calling
 	// instance, or InvalidSessionSecret, CallerMismatch, StoreUnavailable.
-	Caller(ctx context.Context, c CallerClaim) (session string, err error)
-}
-
-// A CallerClaim is what an instance call says about its caller
-// (docs/protocol.md, "What Pinboard says to workers"); nothing in it is proven.
-type CallerClaim struct {
-	From    pinboard.Address // the calling instance; Rest is empty
-	Session string
-	Secret  string
-	Host    string // canonical authority of the request, hostname mode only
+	Caller(ctx context.Context, c directory.CallerClaim) (session string, err error)
 }
 
 // Config is everything a Proxy is told. Directory, Control and Mint must be
@@ -69,6 +60,9 @@ type Config struct {
 	// RequestIDs gives every Exchange its RequestID; off, only those that
 	// Pinboard answers and those of the control plane have one.
 	RequestIDs bool
+	// Mistrusted is told of a worker that refused an attestation and the Date
+	// of its answer, "" without one. A diagnosis; it must not block.
+	Mistrusted func(w *ownership.Worker, date string)
 	// Panic is told of a panic that one exchange ended with.
 	Panic func(v any, stack []byte)
 
@@ -132,6 +126,9 @@ func (c Config) withDefaults() Config {
 	}
 	if c.Observe == nil {
 		c.Observe = func(*Exchange) {}
+	}
+	if c.Mistrusted == nil {
+		c.Mistrusted = func(*ownership.Worker, string) {}
 	}
 	if c.Panic == nil {
 		c.Panic = func(any, []byte) {}

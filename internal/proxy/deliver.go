@@ -89,7 +89,7 @@ func (d *delivery) write() outcome {
 		d.discard()
 		return interrupted
 	}
-	if d.p.cfg.Now().Sub(d.place.Sent) > d.p.cfg.Limits.Age {
+	if pinboard.Elapsed(d.place.Sent, d.p.cfg.Now()) > d.p.cfg.Limits.Age {
 		d.from.back(u)
 		d.res.IdleFor = 0 // said by another worker, if at all
 		d.putBack()
@@ -142,6 +142,9 @@ func (d *delivery) seal(b []byte) []byte {
 	b = append(b, "\r\nPinboard-Attestation: "...)
 	b = d.p.cfg.Mint(b, w, d.caller, d.depth)
 	b = append(b, "\r\n"...)
+	if d.foreign {
+		b = append(b, hopsLine...)
+	}
 	if w.SendSecret {
 		b = append(b, "X-Pinned-Proxy-Secret: "...)
 		b = append(b, w.Secret...)

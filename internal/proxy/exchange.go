@@ -219,12 +219,8 @@ func (x *exchange) prepare() *pinboard.Refusal {
 	if x.obs.Method == "POST" && pinboard.ReservedWake(x.obs.Address.Rest) {
 		return pinboard.NotFound
 	}
-	if x.req.Has.Has(h1.Attestation) && p.cfg.Minted != nil {
-		for _, f := range x.req.Fields {
-			if f.Kind == h1.Attestation && p.cfg.Minted(f.Value.Of(x.head)) {
-				return pinboard.Loop
-			}
-		}
+	if x.looped() {
+		return pinboard.Loop
 	}
 	return nil
 }

@@ -8,6 +8,7 @@ import (
 	"pinboard"
 	"pinboard/internal/directory"
 	"pinboard/internal/h1"
+	"pinboard/internal/wait"
 )
 
 // A delivery takes one request to the worker of its id and judges what comes
@@ -19,6 +20,7 @@ type delivery struct {
 	request  directory.Request
 	caller   string // "/ns/id" of a proven calling instance, or ""
 	depth    int    // of its chain of calls
+	foreign  bool   // the request bears an attestation of another fleet
 	size     int    // of head and body, about
 	body     []byte // what of it goes with the head
 	whole    bool   // nothing of the body follows later
@@ -119,7 +121,7 @@ func (d *delivery) forward(ctx context.Context) outcome {
 			if refusal := d.turnedAway(o, &t); refusal != nil {
 				return d.reject(refusal)
 			}
-			if o == mistrusted && !rest(ctx, settlePause) {
+			if o == mistrusted && !wait.For(ctx, settlePause) {
 				return interrupted
 			}
 		default:
@@ -192,16 +194,4 @@ func (d *delivery) report(e directory.Event) directory.Verdict {
 	ctx, cancel := context.WithTimeout(d.p.ctx, reportTimeout)
 	defer cancel()
 	return d.p.cfg.Directory.Report(ctx, d.place, e)
-}
-
-// rest pauses for d: false when ctx ended meanwhile.
-func rest(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }

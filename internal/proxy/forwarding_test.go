@@ -4,8 +4,10 @@ import (
 	"net/netip"
 	"strings"
 	"testing"
+	"time"
 
 	"pinboard"
+	"pinboard/internal/attest"
 	"pinboard/internal/directory"
 	"pinboard/internal/proxy"
 )
@@ -258,7 +260,7 @@ func TestOldDialectsGetTheirPathAndSecret(t *testing.T) {
 	k := *s.Worker
 	k.URL, k.PathInURL, k.SendSecret = s.URL+"/base/t", true, true
 	w.dir.place(&k)
-	w.dir.caller = func(proxy.CallerClaim) (string, error) { return "caller", nil }
+	w.dir.caller = func(directory.CallerClaim) (string, error) { return "caller", nil }
 	w.ask("GET /t/a/x?q HTTP/1.1\r\nHost: h\r\nPinboard-From: /t/me\r\nPinboard-Session: s\r\nPinboard-Session-Secret: c\r\n\r\n")
 	got := s.deliveries()[0]
 	if !strings.HasPrefix(got.head, "GET /base/t/a/x?q HTTP/1.1\r\n") || got.line("X-Pinned-Proxy-Secret") != "hush" ||
@@ -271,6 +273,11 @@ func TestOldDialectsGetTheirPathAndSecret(t *testing.T) {
 }
 
 func TestInstanceCalls(t *testing.T) {
+	// A published test of the client compares these bodies whole.
+	exactly := map[string]string{
+		"invalid_session_secret": `{"error":"invalid session secret"}`,
+		"caller_mismatch":        `{"error":"caller placement mismatch"}`,
+	}
 	const from, session, secret = "Pinboard-From: /t/me\r\n", "Pinboard-Session: s-me\r\n", "Pinboard-Session-Secret: hush\r\n"
 	for _, test := range []struct{ name, fields, code, attestation string }{
 		{"proven", from + session + secret, "", "/t/me.1"},
@@ -295,11 +302,11 @@ func TestInstanceCalls(t *testing.T) {
 			w := newWorld(t)
 			s := newScripted(t, replying(okAnswer))
 			w.dir.place(s.Worker)
-			w.dir.caller = func(c proxy.CallerClaim) (string, error) {
+			w.dir.caller = func(c directory.CallerClaim) (string, error) {
 				switch {
 				case c.Session != "s-me" || c.Secret != "hush":
 					return "", pinboard.InvalidSessionSecret
-				case c.From != (pinboard.Address{Namespace: "/t", ID: "me"}):
+				case c.Namespace != "/t" || c.ID != "me":
 					return "", pinboard.CallerMismatch
 				}
 				return "s-me", nil
@@ -307,6 +314,9 @@ func TestInstanceCalls(t *testing.T) {
 			got := w.ask("GET /t/a HTTP/1.1\r\nHost: h\r\n" + test.fields + "\r\n")
 			if got.line("Pinboard-Error") != test.code {
 				t.Fatalf("client got %q", got.head)
+			}
+			if want := exactly[test.code]; want != "" && got.body != want {
+				t.Errorf("body %q, want %q", got.body, want)
 			}
 			if test.code != "" {
 				if len(s.deliveries())+len(w.dir.resolved()) > 0 {
@@ -321,6 +331,32 @@ func TestInstanceCalls(t *testing.T) {
 				t.Errorf("resolved for caller %q", caller)
 			}
 		})
+	}
+}
+
+// A request of another fleet passes once, marked; marked it has come full circle.
+func TestARequestOfAnotherFleetPassesOnce(t *testing.T) {
+	token := string(attest.Append(nil, "secret", "elsewhere", "", 0, time.Now()))
+	foreign, hops := "Pinboard-Attestation: "+token+"\r\n", "Pinboard-Hops: 1\r\n"
+	unsigned := "Pinboard-Attestation: " + token[:strings.LastIndexByte(token, '.')] + ".\r\n"
+	for _, test := range []struct{ name, fields, status, hops string }{
+		{"once", foreign, "200", "1"},
+		{"twice", foreign + hops, "508", ""},
+		{"twice, any signature", hops + unsigned, "508", ""},
+		{"twice, among others", "Pinboard-Attestation: x\r\n" + foreign + hops, "508", ""},
+		{"only the mark", hops, "200", ""},
+		{"no attestation of any fleet", "Pinboard-Attestation: forged\r\n" + hops, "200", ""},
+	} {
+		w := newWorld(t)
+		s := newScripted(t, replying(okAnswer))
+		w.dir.place(s.Worker)
+		got := w.ask("GET /t/a HTTP/1.1\r\nHost: h\r\n" + test.fields + "\r\n")
+		if got.head[9:12] != test.status {
+			t.Errorf("%s: %q", test.name, got.head)
+		}
+		if d := s.deliveries(); test.status == "200" && (len(d) != 1 || d[0].line("Pinboard-Hops") != test.hops || strings.Contains(d[0].head, token)) {
+			t.Errorf("%s: the worker got %q", test.name, d)
+		}
 	}
 }
 

@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"bytes"
 	"strings"
 
 	"pinboard"
@@ -66,6 +67,7 @@ func (d *delivery) judge(n int) outcome {
 			return d.lost(err)
 		}
 		if bad {
+			d.p.cfg.Mistrusted(d.place.Worker, d.date(d.u.unread()[:n]))
 			d.settle(n)
 			return mistrusted
 		}
@@ -84,6 +86,16 @@ func (d *delivery) isRefusal(head []byte) bool {
 		}
 	}
 	return found
+}
+
+// date is the worker's Date, "" without one.
+func (d *delivery) date(head []byte) string {
+	for _, f := range d.res.Fields {
+		if bytes.EqualFold(f.Name.Of(head), []byte("date")) {
+			return string(f.Value.Of(head))
+		}
+	}
+	return ""
 }
 
 // isBadAttestation tells this 403 from others by its short body. It waits for a

@@ -6,18 +6,16 @@ import (
 	"syscall"
 	"time"
 
+	"pinboard/internal/rawsock"
+
 	"golang.org/x/sys/unix"
 )
 
 // hasSpoken reports whether a read of the idle nc would not wait.
 func hasSpoken(nc net.Conn) bool {
-	c, ok := nc.(syscall.Conn)
-	if !ok {
+	raw := rawsock.Of(nc)
+	if raw == nil {
 		return false
-	}
-	raw, err := c.SyscallConn()
-	if err != nil {
-		return true
 	}
 	spoken := false
 	_ = raw.Control(func(fd uintptr) {
@@ -31,16 +29,12 @@ func hasSpoken(nc net.Conn) bool {
 // setUserTimeout sets TCP_USER_TIMEOUT: how long sent bytes may stay
 // unacknowledged; 0 is for ever.
 func setUserTimeout(nc net.Conn, d time.Duration) error {
-	c, ok := nc.(syscall.Conn)
-	if !ok {
+	raw := rawsock.Of(nc)
+	if raw == nil {
 		return syscall.ENOTSUP
 	}
-	raw, err := c.SyscallConn()
-	if err != nil {
-		return err
-	}
 	var set error
-	err = raw.Control(func(fd uintptr) {
+	err := raw.Control(func(fd uintptr) {
 		set = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int(d.Milliseconds()))
 	})
 	if err == nil {
@@ -64,14 +58,11 @@ func allAcknowledged(nc net.Conn) bool {
 
 // tcpInfo is what the kernel knows of nc; nil when it says nothing.
 func tcpInfo(nc net.Conn) (info *unix.TCPInfo) {
-	c, ok := nc.(syscall.Conn)
-	if !ok {
+	raw := rawsock.Of(nc)
+	if raw == nil {
 		return nil
 	}
-	raw, err := c.SyscallConn()
-	if err != nil {
-		return nil
-	}
+	var err error
 	_ = raw.Control(func(fd uintptr) {
 		info, err = unix.GetsockoptTCPInfo(int(fd), unix.IPPROTO_TCP, unix.TCP_INFO)
 	})

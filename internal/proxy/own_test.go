@@ -34,7 +34,10 @@ func TestOwnErrors(t *testing.T) {
 		if err := json.Unmarshal([]byte(got.body), &body); err != nil {
 			t.Fatalf("%s: %q: %v", r.Code, got.body, err)
 		}
-		if body.Error != r.Text || body.Code != r.Code || got.line("Pinboard-Error") != r.Code ||
+		if r.Bare != (got.body == `{"error":"`+r.Text+`"}`) {
+			t.Errorf("%s: bare %v, body %q", r.Code, r.Bare, got.body)
+		}
+		if body.Error != r.Text || !r.Bare && body.Code != r.Code || got.line("Pinboard-Error") != r.Code ||
 			got.line("Content-Type") != "application/json" || got.head[9:12] != strconv.Itoa(r.Status) {
 			t.Errorf("%s: %q", r.Code, got)
 		}

@@ -141,9 +141,12 @@ func (x *exchange) appendRefusal(b []byte, r *pinboard.Refusal, closing bool) []
 	var body [256]byte
 	text := append(body[:0], `{"error":"`...)
 	text = append(text, r.Text...)
-	text = append(text, `","code":"`...)
-	text = append(text, r.Code...)
 	text = append(text, '"')
+	if !r.Bare {
+		text = append(text, `,"code":"`...)
+		text = append(text, r.Code...)
+		text = append(text, '"')
+	}
 	ms := 0
 	if r.Retry {
 		ms = retryFloor + p.cfg.Rand(retrySpread)

@@ -50,12 +50,7 @@ const (
 )
 
 func (s *socket) init(nc net.Conn, size int) {
-	s.nc, s.size = nc, size
-	if sc, ok := nc.(syscall.Conn); ok {
-		if raw, err := sc.SyscallConn(); err == nil {
-			s.raw = raw
-		}
-	}
+	s.nc, s.size, s.raw = nc, size, rawsock.Of(nc)
 	s.step, s.put = s.poll, rawsock.WriteAll(&s.out, &s.werr)
 }
 

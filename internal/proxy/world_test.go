@@ -115,7 +115,7 @@ type fakeDirectory struct {
 	resolve  func(n int, r directory.Request) (directory.Placement, error)
 	report   func(p directory.Placement, e directory.Event) directory.Verdict
 	recheck  func(w []*directory.Watch) error
-	caller   func(c proxy.CallerClaim) (string, error)
+	caller   func(c directory.CallerClaim) (string, error)
 	lease    time.Duration
 	requests []directory.Request
 	events   []directory.Event
@@ -174,7 +174,7 @@ func (d *fakeDirectory) Recheck(_ context.Context, w []*directory.Watch) error {
 	return f(w)
 }
 
-func (d *fakeDirectory) Caller(_ context.Context, c proxy.CallerClaim) (string, error) {
+func (d *fakeDirectory) Caller(_ context.Context, c directory.CallerClaim) (string, error) {
 	if d.caller == nil {
 		return "", pinboard.InvalidSessionSecret
 	}

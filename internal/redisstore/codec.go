@@ -43,6 +43,7 @@ const (
 	fieldClaim
 	fieldTag
 	fieldOthers
+	fieldTwin
 )
 
 func encodeRow(r *ownership.Row) string {
@@ -96,6 +97,9 @@ func appendFields(b []byte, r *ownership.Row) []byte {
 	if r.Others != "" {
 		b = appendText(append(b, fieldOthers), r.Others)
 	}
+	if r.Twin != "" {
+		b = appendText(append(b, fieldTwin), r.Twin)
+	}
 	if len(b) > 0 && r.Nonce != (ownership.Nonce{}) {
 		b = append(append(b, fieldNonce), r.Nonce[:]...)
 	}
@@ -148,6 +152,8 @@ func (d *decoder) fields(r *ownership.Row) {
 			r.Tag = d.text()
 		case fieldOthers:
 			r.Others = d.text()
+		case fieldTwin:
+			r.Twin = d.text()
 		default:
 			d.bad = true
 		}

@@ -25,7 +25,7 @@ func anyRow(t *rapid.T) ownership.Row {
 		Until: anyMicros.Draw(t, "until"), Made: anyMicros.Draw(t, "made"),
 		Wind: anyMicros.Draw(t, "wind"), Taken: anyMicros.Draw(t, "taken"),
 		Since: pinboard.Epoch(anyMicros.Draw(t, "since")),
-		Claim: anyText.Draw(t, "claim"), Tag: anyText.Draw(t, "tag"), Others: anyText.Draw(t, "others"),
+		Claim: anyText.Draw(t, "claim"), Tag: anyText.Draw(t, "tag"), Others: anyText.Draw(t, "others"), Twin: anyText.Draw(t, "twin"),
 	}
 	if r.Kind != ownership.Held {
 		r.Session = anySession.Draw(t, "session")
@@ -106,7 +106,7 @@ func TestLeaseHasNoForgottenField(t *testing.T) {
 func TestTokensRoundTrip(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		want := anySession.Draw(t, "session")
-		if got, ok := parseToken(token(want)); !ok || got != want {
+		if got, ok := unpacked(packed(want)); !ok || got != want {
 			t.Fatalf("%q became %q", want, got)
 		}
 	})
@@ -178,7 +178,7 @@ func TestGarbageIsCorrupt(t *testing.T) {
 		decodeMeta(s)
 		decodeBinding(s)
 		decodeOrders(s)
-		parseToken(s)
+		unpacked(s)
 	})
 }
 

@@ -106,7 +106,7 @@ func (c *change) head(tx *ownership.Tx, l limits) {
 func (c *change) compared() {
 	v := c.v
 	c.num(int64(len(v.rows) + len(v.bindings)))
-	c.num(int64(len(v.tokens)))
+	c.num(int64(len(v.alone)))
 	c.num(int64(len(v.index)))
 	c.num(int64(len(v.orders)))
 	for i, k := range v.want.rows.names {
@@ -117,8 +117,8 @@ func (c *change) compared() {
 		c.key(c.s.keys.binding(c.b, k))
 		c.arg(v.bindings[i].raw)
 	}
-	for _, id := range v.tokens {
-		c.arg(token(id), v.sessions[id].raw)
+	for _, id := range v.alone {
+		c.arg(packed(id), v.sessions[id].raw)
 	}
 	for i, name := range v.want.index.names {
 		c.arg(name, v.rawIndex[i])
@@ -159,7 +159,7 @@ func (c *change) writes(out *ownership.Writes) error {
 		if id == "" {
 			c.hdel(keyIndex, name)
 		} else {
-			c.hset(keyIndex, name, token(id))
+			c.hset(keyIndex, name, packed(id))
 		}
 	}
 	for k, b := range out.Bindings {
@@ -229,7 +229,7 @@ func (c *change) hdel(hash int, field string) {
 }
 
 func (c *change) session(id string, s *ownership.Session) {
-	t, key := token(id), c.key(c.s.keys.lease(c.b, c.run, id))
+	t, key := packed(id), c.key(c.s.keys.lease(c.b, c.run, id))
 	if s == nil {
 		c.hdel(keySessions, t)
 		c.hdel(keyWorkers, t)

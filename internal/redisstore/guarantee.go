@@ -66,7 +66,7 @@ func (s *Store) assess(ctx context.Context) (Guarantee, error) {
 		if sh.replicas > 0 {
 			g.Lag = max(g.Lag, sh.lagging()+2*time.Second)
 		}
-		if state, why := sh.judge(); worse[state] > worse[g.State] {
+		if state, why := sh.assess(); worse[state] > worse[g.State] {
 			g.State, g.Reason = state, why
 		}
 	}
@@ -88,7 +88,7 @@ func (sh *shard) lagging() time.Duration {
 // worse orders the states of one shard: a store is as good as its worst one.
 var worse = map[State]int{Safe: 0, OneServer: 1, Unknown: 2, Lax: 3}
 
-func (sh *shard) judge() (State, string) {
+func (sh *shard) assess() (State, string) {
 	need := (sh.replicas + 1) / 2
 	switch {
 	case sh.replicas == 0 && sh.absent > 0:

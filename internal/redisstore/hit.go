@@ -63,7 +63,7 @@ var hitCalls = sync.Pool{New: func() any { return &hitCall{done: make(chan struc
 // allocation when everything is as hinted.
 func (s *Store) Peek(ctx context.Context, b int, hint ownership.Hint) (p ownership.Peek, ok bool, err error) {
 	n := s.topo.peek(b)
-	if n == nil {
+	if n == nil || s.header.differs.Load() != nil {
 		return ownership.Peek{}, false, nil
 	}
 	line := n.hits.open()
@@ -148,7 +148,11 @@ func current(call *hitCall, line *hitConn) bool {
 // bound reports that the hostname shows the key's env and that the worker
 // serves it.
 func bound(call *hitCall, hint *ownership.Hint) bool {
-	return len(call.binding) >= bindingEnvAt && string(call.binding[bindingEnvAt:]) == hint.Key.Env &&
+	if len(call.binding) < bindingEnvAt {
+		return false
+	}
+	end := bindingEnvAt + int(binary.BigEndian.Uint16(call.binding[bindingEnvAt-2:]))
+	return end <= len(call.binding) && string(call.binding[bindingEnvAt:end]) == hint.Key.Env &&
 		string(call.lease[hitGenAt+int(call.lease[hitGenAt-1]):]) == hint.Bind.Host
 }
 

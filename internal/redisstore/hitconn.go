@@ -87,12 +87,7 @@ func (s *Store) dialHits(n *node) (*hitConn, error) {
 	c.run, c.clock = run, s.clocks.clock(run)
 	c.in = append(make([]byte, 0, hitBuffer), c.in...)
 	c.turn, c.gone = make(chan struct{}, 1), make(chan struct{})
-	if sc, ok := conn.(syscall.Conn); ok {
-		if c.raw, err = sc.SyscallConn(); err != nil {
-			conn.Close()
-			return nil, err
-		}
-	}
+	c.raw = rawsock.Of(conn)
 	c.reading = c.raw == nil
 	c.step, c.put = c.poll, rawsock.WriteAll(&c.rest, &c.werr)
 	conn.SetDeadline(time.Time{})

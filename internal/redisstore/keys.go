@@ -14,15 +14,15 @@ import (
 //
 //	P{i}<env>/<ns>/<id>   row
 //	P{i}%m                meta: "m" the record, "e" the last epoch
-//	P{i}%s                sessions: changing part by token
-//	P{i}%w                workers: immutable part by token
-//	P{i}%i                index: token of a session by name
+//	P{i}%s                sessions: changing part by packed id
+//	P{i}%w                workers: immutable part by packed id
+//	P{i}%i                index: packed id of a session by name
 //	P{i}%o                orders by process
 //	P{i}%c                counts by name
 //	P{i}%r                ring of entries, newest first
 //	P{i}%g                8 bytes counting the commits, then the generation
 //	P{i}%b:<host>|<ns>    binding
-//	P{i}%l:<run><token>   lease that hits may rely on; expires with it
+//	P{i}%l:<run><packed>  lease that hits may rely on; expires with it
 //	P{0}%h                header: format, bucket count, mode
 type keyspace struct {
 	prefix string
@@ -106,13 +106,13 @@ const (
 )
 
 // leaseMark follows the tag in the key of a lease; then come the server and
-// the session's token.
+// the session's packed id.
 const leaseMark = "%l:"
 
 func (k keyspace) lease(b int, run, session string) string {
 	dst := append([]byte(k.tags[b]), leaseMark...)
 	dst = append(dst, shortRun(run)...)
-	return string(appendToken(dst, session))
+	return string(appendPacked(dst, session))
 }
 
 // shortRun is what lease keys carry of a server: 48 bits of a random run id
@@ -143,11 +143,10 @@ func escapedLen(s string, sep byte) int {
 	return n
 }
 
-// A token is a session id as hash fields, index entries and lease keys hold
-// it: \x01 and 12 bytes for ids of the usual form, \x00 and the text else.
-func token(session string) string { return string(appendToken(nil, session)) }
+// A packed session id is what hash fields, index entries and lease keys hold: \x01 and 12 bytes for ids of the usual form, \x00 and the text else.
+func packed(session string) string { return string(appendPacked(nil, session)) }
 
-func appendToken(dst []byte, session string) []byte {
+func appendPacked(dst []byte, session string) []byte {
 	var raw [12]byte
 	if compact(&raw, session) {
 		dst = append(dst, 1)
@@ -157,7 +156,7 @@ func appendToken(dst []byte, session string) []byte {
 	return append(dst, session...)
 }
 
-func parseToken(t string) (session string, ok bool) {
+func unpacked(t string) (session string, ok bool) {
 	switch {
 	case len(t) == 13 && t[0] == 1:
 		return expand([]byte(t[1:])), true

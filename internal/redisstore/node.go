@@ -147,13 +147,13 @@ func (n *node) do(ctx context.Context, words ...string) (rueidis.RedisMessage, e
 		return rueidis.RedisMessage{}, err
 	}
 	m, err := c.Do(ctx, c.B().Arbitrary(words...).Build()).ToMessage()
-	return m, n.judge(ctx, c, err)
+	return m, n.ours(ctx, c, err)
 }
 
-// judge turns an error of c into one of ours. A caller that hung up or ran out
+// ours turns an error of c into one of ours. A caller that hung up or ran out
 // of its own time leaves a reply behind, which the client still takes in its
 // place; running out of ours means that no reply comes any more, and closes.
-func (n *node) judge(ctx context.Context, c rueidis.Client, err error) error {
+func (n *node) ours(ctx context.Context, c rueidis.Client, err error) error {
 	if err == nil {
 		return nil
 	}

@@ -87,7 +87,8 @@ func Open(ctx context.Context, opt Options) (*Store, error) {
 		opt: opt, keys: newKeyspace(opt.Prefix, opt.Buckets), scripts: newScripts(opt.clock),
 		clocks: newClocks(opt.now), workers: newWorkers(), nonce: rand.Text()[:8] + ".",
 		done: make(chan struct{}), raw: rawClock(),
-		guard: guard.New(guard.Options{Buckets: opt.Buckets, Slack: tolerance, OnStep: opt.OnStep}),
+		guard: guard.New(guard.Options{Buckets: opt.Buckets, Slack: tolerance, OnStep: opt.OnStep,
+			Asleep: func() guard.Local { return sleptFor().Microseconds() }}),
 	}
 	if opt.raw != nil {
 		s.raw = opt.raw

@@ -216,19 +216,31 @@ func decodeMeta(s string) (m ownership.Meta, err error) {
 	return m, nil
 }
 
-// A binding is its epoch, its wait and, for the rest of the value, the env:
-// hits compare the tail without decoding.
-const bindingEnvAt = 16
+// A binding is its epoch, its wait, and what is open about it, then the env in
+// force behind its length, which hits compare without decoding, and the other
+// env behind that.
+const bindingEnvAt = 34
 
 func encodeBinding(b *ownership.Binding) string {
-	v := binary.BigEndian.AppendUint64(make([]byte, 0, 32), uint64(b.Epoch))
-	v = binary.BigEndian.AppendUint64(v, uint64(b.Wait))
-	return string(append(v, b.Env...))
+	v := make([]byte, 0, 64)
+	for _, n := range [...]int64{b.Epoch, b.Wait, b.By, b.WasEpoch} {
+		v = binary.BigEndian.AppendUint64(v, uint64(n))
+	}
+	env, other := b.InForce(), b.Was
+	if env == b.Was {
+		other = b.Env
+	}
+	v = binary.BigEndian.AppendUint16(v, uint16(len(env)))
+	return string(append(append(v, env...), other...))
 }
 
 func decodeBinding(s string) (ownership.Binding, error) {
 	d := decoder{s: s}
-	b := ownership.Binding{Epoch: int64(d.uint64()), Wait: int64(d.uint64()), Env: d.take(len(d.s))}
+	b := ownership.Binding{Epoch: int64(d.uint64()), Wait: int64(d.uint64()), By: int64(d.uint64()), WasEpoch: int64(d.uint64())}
+	b.Env = d.take(int(d.byte())<<8 | int(d.byte()))
+	if other := d.take(len(d.s)); b.By != 0 && other != "" {
+		b.Was, b.Env = b.Env, other
+	}
 	if d.bad {
 		return ownership.Binding{}, errCorrupt
 	}

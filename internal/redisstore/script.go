@@ -13,6 +13,7 @@ import (
 
 	"pinboard/internal/guard"
 	"pinboard/internal/ownership"
+	"pinboard/internal/wait"
 )
 
 //go:embed read.lua
@@ -80,7 +81,7 @@ func (s *Store) run(ctx context.Context, n *node, sc *script, keys, args []strin
 		m, err = c.Do(ctx, c.B().Eval().Script(sc.source).Numkeys(int64(len(keys))).Key(keys...).Arg(args...).Build()).ToArray()
 	}
 	r.received, r.came = s.clocks.now(), s.raw()
-	if err = n.judge(ctx, c, err); err != nil && !rueidis.IsRedisNil(err) {
+	if err = n.ours(ctx, c, err); err != nil && !rueidis.IsRedisNil(err) {
 		return nil, err
 	}
 	if err := r.open(m, args[0]); err != nil {
@@ -171,7 +172,7 @@ func (s *Store) onBucket(ctx context.Context, b int, sc *script, keys, args []st
 			if movingSince.IsZero() {
 				movingSince = s.clocks.now()
 			}
-			if s.clocks.now().Sub(movingSince) < migrating && sleep(ctx, 20*time.Millisecond) {
+			if s.clocks.now().Sub(movingSince) < migrating && wait.For(ctx, 20*time.Millisecond) {
 				continue
 			}
 		}
@@ -179,16 +180,5 @@ func (s *Store) onBucket(ctx context.Context, b int, sc *script, keys, args []st
 			s.topo.suspect(n)
 		}
 		return nil, nil, unavailable("%s", e.Error())
-	}
-}
-
-func sleep(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-ctx.Done():
-		return false
 	}
 }

@@ -193,6 +193,21 @@ func TestClientCertificatesAndTheirRotation(t *testing.T) {
 	works(t, srv, s)
 }
 
+// Sentinels speak TLS as the servers do, with the same certificates.
+func TestSentinelsOverTLS(t *testing.T) {
+	t.Parallel()
+	srv, keys := redistest.StartMutualTLS(t)
+	sent := redistest.StartTLSSentinels(t, 1, srv, keys)
+	u := sent.URL() + "&ca=" + url.QueryEscape(keys.CA)
+	if s, err := tryOpen(u); err == nil {
+		s.Close()
+		t.Fatal("no certificate was asked for: the test shows nothing")
+	}
+	s := open(t, u+"&cert="+url.QueryEscape(keys.Cert)+"&key="+url.QueryEscape(keys.Key))
+	update(t, s, furnish)
+	peek(t, s, ownership.Hint{Key: key("old"), Session: sessionA})
+}
+
 // Certificate and key may stand in one file; the name to expect is another.
 func TestCombinedCertificateAndServerName(t *testing.T) {
 	t.Parallel()

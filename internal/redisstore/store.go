@@ -20,6 +20,7 @@ import (
 
 	"pinboard/internal/guard"
 	"pinboard/internal/ownership"
+	"pinboard/internal/wait"
 )
 
 // ErrContended ends an Update whose reads kept changing under it.
@@ -86,7 +87,7 @@ func (s *Store) update(ctx context.Context, b int, prefetch ownership.Select, ru
 			}
 		}
 		failed++
-		if !sleep(ctx, backoff(failed)) {
+		if !wait.For(ctx, backoff(failed)) {
 			return errors.Join(ErrContended, context.Cause(ctx))
 		}
 	}

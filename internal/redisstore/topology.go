@@ -9,6 +9,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"pinboard/internal/wait"
+
 	"github.com/redis/rueidis"
 )
 
@@ -126,7 +128,7 @@ func (p *topology) suspect(*node) {
 // refresh looks at the topology once for all who ask meanwhile. pause waits
 // first, for those who were sent around in circles.
 func (p *topology) refresh(ctx context.Context, pause bool) error {
-	if pause && !sleep(ctx, refreshGap) {
+	if pause && !wait.For(ctx, refreshGap) {
 		return unavailable("%v", ctx.Err())
 	}
 	p.mu.Lock()

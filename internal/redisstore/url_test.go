@@ -71,6 +71,7 @@ func TestURLRefusals(t *testing.T) {
 		{"redis://h?master=m", "option master belongs to redis+sentinel://"}, {"redis://h?ca=x", "option ca belongs to TLS: rediss://"},
 		{"redis://h?timeout=1", `unknown option "timeout"; known: db, user, password, password_file, with rediss:// also ca, cert, key, servername`},
 		{"rediss+sentinel://h?master=m&ssl=1", `unknown option "ssl"; known: db, user, password, password_file, master, sentinel_user, sentinel_password, sentinel_password_file, ca, cert, key, servername`},
+		{"redis://h?p%2Fss%3A=1", "unknown option; known"}, {"redis+p/ss://h", "unknown scheme; want"},
 		{"redis://h?%zz", "percent-encoded"}, {"redis://u:%zz@h", "percent-encoded"},
 		{"redis://u@h", "a user without a password"}, {"redis+sentinel://h?master=m&sentinel_user=u", "without a sentinel_password"},
 		{"redis://:p@h?password_file=/x", "both given"}, {"rediss://h?key=/x", "a key without a cert"},

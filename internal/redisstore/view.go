@@ -66,7 +66,7 @@ type view struct {
 	orders   []stored[[]ownership.Order]
 	counts   []int64
 	sessions map[string]*session
-	tokens   []string // of the sessions that were looked up one by one
+	alone    []string // ids of the sessions that were looked up one by one
 	roster   []ownership.Session
 	digest   string // of the roster, when it was read
 	commits  int64  // of the bucket, all generations together
@@ -164,7 +164,7 @@ func (w *want) request(k keyspace, b int) (keys, args []string) {
 		args = append(args, strconv.Itoa(n))
 	}
 	for _, id := range w.sessions.names {
-		args = append(args, token(id))
+		args = append(args, packed(id))
 	}
 	args = append(args, w.index.names...)
 	args = append(args, w.orders.names...)
@@ -210,7 +210,7 @@ func newView(w *want, body []rueidis.RedisMessage) (*view, error) {
 		return nil, errCorrupt
 	}
 	for _, t := range v.rawIndex {
-		id, ok := parseToken(t)
+		id, ok := unpacked(t)
 		if !ok && t != "" {
 			return nil, errCorrupt
 		}
@@ -247,7 +247,7 @@ func decodeAll[T any](m rueidis.RedisMessage, n int, decode func(string) (T, err
 
 func (v *view) leases(pairs []string) error {
 	for i := 0; i+1 < len(pairs); i += 2 {
-		id, ok := parseToken(pairs[i])
+		id, ok := unpacked(pairs[i])
 		if !ok {
 			return errCorrupt
 		}
@@ -260,7 +260,7 @@ func (v *view) leases(pairs []string) error {
 		}
 		v.sessions[id] = s
 		if v.digest == "" {
-			v.tokens = append(v.tokens, id)
+			v.alone = append(v.alone, id)
 		}
 	}
 	return nil

@@ -70,7 +70,7 @@ func (s *Store) complete(ctx context.Context, b int, n *node, v *view) (bool, er
 		}
 		if e.s.Worker = s.workers.get(e.digest); e.s.Worker == nil {
 			unknown = append(unknown, e)
-			cmd = append(cmd, token(id))
+			cmd = append(cmd, packed(id))
 		}
 	}
 	if len(unknown) > 0 {

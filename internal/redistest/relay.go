@@ -153,13 +153,6 @@ func (r *Relay) Stall(on bool) {
 	}
 }
 
-// Conns is the number of open client connections.
-func (r *Relay) Conns() int {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return len(r.links)
-}
-
 func (r *Relay) close() {
 	r.mu.Lock()
 	r.closed = true

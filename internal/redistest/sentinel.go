@@ -16,17 +16,24 @@ type Sentinels struct {
 // until they know each other and replicas of it.
 func StartSentinels(t testing.TB, n int, primary *Server, replicas int) *Sentinels {
 	t.Helper()
-	return startSentinels(t, n, primary, replicas, nil)
+	return startSentinels(t, n, primary, replicas, nil, nil)
+}
+
+// StartTLSSentinels is StartSentinels over the certificates of primary's
+// keyring: sentinels ask for one and show one, to the primary too.
+func StartTLSSentinels(t testing.TB, n int, primary *Server, k *Keyring) *Sentinels {
+	t.Helper()
+	return startSentinels(t, n, primary, 0, nil, k)
 }
 
 // StartLockedSentinels is StartSentinels with a user that everybody needs,
 // except in Do and Info of the nodes, which have it.
 func StartLockedSentinels(t testing.TB, n int, primary *Server, replicas int, user, password string) *Sentinels {
 	t.Helper()
-	return startSentinels(t, n, primary, replicas, []string{user, password})
+	return startSentinels(t, n, primary, replicas, []string{user, password}, nil)
 }
 
-func startSentinels(t testing.TB, n int, primary *Server, replicas int, auth []string) *Sentinels {
+func startSentinels(t testing.TB, n int, primary *Server, replicas int, auth []string, k *Keyring) *Sentinels {
 	t.Helper()
 	host, port, _ := net.SplitHostPort(primary.Addr)
 	var locked []string
@@ -40,12 +47,17 @@ func startSentinels(t testing.TB, n int, primary *Server, replicas int, auth []s
 	for i := 0; i < n; i++ {
 		node := &Server{t: t, binary: Program(), dir: t.TempDir(), Addr: FreeAddr(t), Auth: auth}
 		_, own, _ := net.SplitHostPort(node.Addr)
-		node.configure("sentinel.conf", append([]string{
-			"port " + own, "bind 127.0.0.1", "dir " + node.dir, "protected-mode no",
+		listen := []string{"port " + own}
+		if k != nil {
+			node.CA = primary.CA
+			listen = append(k.directives("yes"), "port 0", "tls-port "+own, "tls-replication yes")
+		}
+		node.configure("sentinel.conf", append(append(listen, []string{
+			"bind 127.0.0.1", "dir " + node.dir, "protected-mode no",
 			fmt.Sprintf("sentinel monitor pinboard %s %s %d", host, port, n/2+1),
 			"sentinel down-after-milliseconds pinboard 500",
 			"sentinel failover-timeout pinboard 3000",
-		}, locked...), "--sentinel")
+		}...), locked...), "--sentinel")
 		if err := node.run(); err != nil {
 			t.Fatalf("redistest: sentinel: %v", err)
 		}
@@ -67,7 +79,11 @@ func (s *Sentinels) URL() string {
 	for i, n := range s.Nodes {
 		addrs[i] = n.Addr
 	}
-	return "redis+sentinel://" + strings.Join(addrs, ",") + "?master=pinboard"
+	scheme := "redis+sentinel://"
+	if s.Nodes[0].CA != nil {
+		scheme = "rediss+sentinel://"
+	}
+	return scheme + strings.Join(addrs, ",") + "?master=pinboard"
 }
 
 // Primary is the address the sentinels name now.

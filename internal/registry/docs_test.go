@@ -43,6 +43,9 @@ func refusals() string {
 		if slices.Contains(reasoned, r) {
 			notes = append(notes, "*reason*")
 		}
+		if r.Bare {
+			notes = append(notes, "*bare*")
+		}
 		fmt.Fprintf(&b, "| `%s` | %d | %s | %s |\n", r.Code, r.Status, r.Text, strings.Join(notes, ", "))
 	}
 	return b.String()

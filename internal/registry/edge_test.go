@@ -141,11 +141,12 @@ func TestBodyLimit(t *testing.T) {
 // hangs up leaves the queue.
 func TestLargeBodiesAreFew(t *testing.T) {
 	n := start(t, nil)
-	for range largeBodies {
-		n.server.large("p/a") <- struct{}{}
+	done, err := n.server.budget.take(t.Context(), "p/a", largeBodies, budgets[largeBodies].owner)
+	if err != nil {
+		t.Fatal(err)
 	}
 	r := httptest.NewRequest("POST", "/registry/heartbeat", unread{t})
-	r.ContentLength = largeBody + 1
+	r.ContentLength = smallBody + 1
 	r.Header.Set("Authorization", "Bearer worker-a")
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancel()
@@ -153,11 +154,16 @@ func TestLargeBodiesAreFew(t *testing.T) {
 		t.Errorf("%d %s", a.status, a.text)
 	}
 	small := `{"sessionId":"s","headroom":1}`
+	large := small + strings.Repeat(" ", smallBody)
 	if a := n.post("/registry/heartbeat", "worker-a", small); a.status != 200 {
 		t.Errorf("a small body must not wait: %d", a.status)
 	}
-	if a := n.post("/registry/heartbeat", "worker-b", small+strings.Repeat(" ", largeBody)); a.status != 200 {
+	if a := n.post("/registry/heartbeat", "worker-b", large); a.status != 200 {
 		t.Errorf("another token must not wait: %d", a.status)
+	}
+	done()
+	if a := n.post("/registry/heartbeat", "worker-a", large); a.status != 200 {
+		t.Errorf("after the giant: %d", a.status)
 	}
 }
 
@@ -170,7 +176,7 @@ func TestErrorTable(t *testing.T) {
 		want  string // status and body
 	}{
 		{directory.Reregister{Reason: "lease lapsed"}, "", `409 {"error":"lease lapsed","code":"reregister","reregister":true}`},
-		{directory.Superseded{Env: "blue", Epoch: 7}, "", `409 {"error":"superseded by a newer deployment","code":"superseded","superseded":true,"env":"blue","epoch":7}`},
+		{ownership.Superseded{Env: "blue", Epoch: 7}, "", `409 {"error":"superseded by a newer deployment","code":"superseded","superseded":true,"env":"blue","epoch":7}`},
 		{directory.Gone{}, "", `409 {"error":"session deregistered","code":"session_ended"}`},
 		{ownership.Conflict{Reason: "held"}, "", `409 {"error":"held","code":"conflict"}`},
 		{ownership.Wait{Reason: "not yet", After: 2500 * time.Millisecond}, "3", `503 {"error":"not yet","code":"not_ready","retryAfterMs":3000}`},

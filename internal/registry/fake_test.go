@@ -1,6 +1,7 @@
 package registry
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -40,12 +41,13 @@ type fake struct {
 	order      directory.WindDown
 	drained    *time.Duration
 
-	proof  outbound.Outcome
-	reason string
+	proof  outbound.Proof
 	probes []outbound.Probe
 	pushes []outbound.Push
 	pushed outbound.PushResult
 	asked  []outbound.StatsTarget
+
+	statsText string // of every worker; nothing but draining if empty
 }
 
 func (f *fake) note(format string, args ...any) {
@@ -120,6 +122,8 @@ func (f *fake) Eject(_ context.Context, s directory.Selector) (int, error) {
 	return f.count(), f.err
 }
 
+func (f *fake) Bound(context.Context, string, string) (string, error) { return "", f.err }
+
 func (f *fake) DeleteBinding(_ context.Context, hostname, ns string) (bool, error) {
 	f.note("DeleteBinding %s %s", hostname, ns)
 	return !f.no, f.err
@@ -155,17 +159,17 @@ func (f *fake) Health(context.Context) (directory.Health, error) {
 	return directory.Health{Buckets: 3}, f.err
 }
 
-func (f *fake) Prove(_ context.Context, p outbound.Probe) (outbound.Outcome, string) {
+func (f *fake) Prove(_ context.Context, p outbound.Probe) outbound.Proof {
 	f.note("Prove %s", p.URL)
 	f.probes = append(f.probes, p)
-	return f.proof, f.reason
+	return f.proof
 }
 
 func (f *fake) Stats(_ context.Context, targets []outbound.StatsTarget) []outbound.Stats {
 	f.asked = targets
 	out := make([]outbound.Stats, len(targets))
 	for i := range out {
-		out[i] = outbound.Stats{Status: "ok", Stats: json.RawMessage(`{"draining":false}`)}
+		out[i] = outbound.Stats{Status: "ok", Stats: json.RawMessage(cmp.Or(f.statsText, `{"draining":false}`))}
 	}
 	return out
 }
@@ -199,7 +203,7 @@ func start(t *testing.T, change func(*Config)) *node {
 		t.Fatal(err)
 	}
 	logs := new(strings.Builder)
-	f := &fake{sessions: map[string]*ownership.Worker{}, proof: outbound.Proved, grant: directory.Grant{Session: "s1", ExpiresIn: 15 * time.Second}}
+	f := &fake{sessions: map[string]*ownership.Worker{}, proof: outbound.Proof{Outcome: outbound.Proved}, grant: directory.Grant{Session: "s1", ExpiresIn: 15 * time.Second}}
 	c := Config{Directory: f, Workers: f, Tokens: source, Log: slog.New(slog.NewTextHandler(logs, nil)), Rand: func() float64 { return 0 }}
 	if change != nil {
 		change(&c)
@@ -270,7 +274,7 @@ func (hanging) Release(ctx context.Context, _ string, _ []directory.Release) (in
 
 func (hanging) Deregister(ctx context.Context, _, _ string) error { return late(ctx) }
 
-func (h hanging) Prove(ctx context.Context, p outbound.Probe) (outbound.Outcome, string) {
+func (h hanging) Prove(ctx context.Context, p outbound.Probe) outbound.Proof {
 	time.Sleep(2 * time.Second)
 	return h.fake.Prove(ctx, p)
 }

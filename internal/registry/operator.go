@@ -17,6 +17,9 @@ import (
 // workers lists sessions, ended ones included until they are forgotten.
 func (s *Server) workers(ctx context.Context, at page) (any, error) {
 	list, cursor, err := s.Directory.Workers(ctx, at.after, at.limit)
+	if kept := fit(list); len(kept) < len(list) {
+		list, cursor = kept, kept[len(kept)-1].SessionID
+	}
 	return struct {
 		Workers []directory.WorkerInfo `json:"workers"`
 		Next    *string                `json:"next"`
@@ -41,6 +44,9 @@ func (s *Server) node() any {
 // overview is the fleet at a glance, with this node's own counts.
 func (s *Server) overview(ctx context.Context, at page) (any, error) {
 	o, err := s.Directory.Overview(ctx, at.after, at.limit)
+	if kept := fit(o.Workers); len(kept) < len(o.Workers) {
+		o.Workers, o.Next = kept, &kept[len(kept)-1].SessionID
+	}
 	o.Workers, o.Placed = filled(o.Workers), filled(o.Placed)
 	return struct {
 		directory.Overview
@@ -48,8 +54,15 @@ func (s *Server) overview(ctx context.Context, at page) (any, error) {
 	}{o, s.node()}, err
 }
 
-// health tells how placement stands, with this node's own counts.
+// health tells how placement stands, with this node's own counts. A node that
+// must serve no id can say why, and no more: its store is not what it reads.
 func (s *Server) health(_ http.ResponseWriter, r *http.Request, _ *passport.Principal) (any, error) {
+	if why := s.Blocked(); why != "" {
+		return struct {
+			Reason string `json:"reason"`
+			Node   any    `json:"node,omitempty"`
+		}{why, s.node()}, nil
+	}
 	h, err := s.Directory.Health(r.Context())
 	return struct {
 		directory.Health
@@ -121,7 +134,7 @@ func (s *Server) stats(ctx context.Context, at page) (any, error) {
 // windDown orders one id to end. queued is false when it is not placed: there
 // is nobody to tell.
 func (s *Server) windDown(ctx context.Context, p *passport.Principal, q *api.WindDown) (any, error) {
-	if err := mayOrder(p, q.Hostname, q.Namespace); err != nil {
+	if err := s.mayOrder(ctx, p, q.Hostname, q.Namespace); err != nil {
 		return nil, err
 	}
 	switch {
@@ -151,22 +164,9 @@ func ordered(hostname string) string {
 	return name
 }
 
-// mayOrder holds an order against the namespaces and hostnames of the token.
-func mayOrder(p *passport.Principal, hostname string, namespaces ...string) error {
-	for _, ns := range namespaces {
-		if !p.Namespace(ns) {
-			return denied("token may not use the namespace " + ns)
-		}
-	}
-	if hostname != "" && hostname != ownership.World && !p.Hostname(hostname) {
-		return denied("token may not use this hostname")
-	}
-	return nil
-}
-
 // deleteBinding frees a hostname that a mistaken epoch holds (H4).
 func (s *Server) deleteBinding(ctx context.Context, p *passport.Principal, q *api.Binding) (any, error) {
-	if err := mayOrder(p, q.Hostname, q.Namespace); err != nil {
+	if err := s.mayOrder(ctx, p, q.Hostname, q.Namespace); err != nil {
 		return nil, err
 	}
 	ok, err := s.Directory.DeleteBinding(ctx, ordered(q.Hostname), q.Namespace)

@@ -2,6 +2,7 @@ package registry
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"pinboard/api"
@@ -31,7 +32,7 @@ func (s *Server) deliver(ctx context.Context, p *passport.Principal, q *api.Push
 	if err != nil || !queued || !pushed(w) {
 		return api.PushAnswer{Queued: queued}, err
 	}
-	r := s.Workers.Push(ctx, callback(w, q))
+	r := s.Workers.Push(ctx, worded(w, q))
 	return api.PushAnswer{Queued: true, Delivered: &r.Delivered, Attempts: r.Attempts, Reason: r.Reason}, nil
 }
 
@@ -52,7 +53,7 @@ func (s *Server) chosen(ctx context.Context, p *passport.Principal, sel api.Sele
 		}
 		return nil, err
 	}
-	return w, mayOrder(p, w.Hostname, w.Namespaces...)
+	return w, s.mayOrder(ctx, p, w.Hostname, w.Namespaces...)
 }
 
 // newest is the session that a client serves with now.
@@ -93,12 +94,15 @@ func (s *Server) record(ctx context.Context, w *ownership.Worker, q *api.Push) (
 
 // recordOne is an order for one id of the worker's.
 func (s *Server) recordOne(ctx context.Context, w *ownership.Worker, q *api.Push) (bool, error) {
-	o := directory.WindDown{Namespace: q.Namespace, ID: q.ID}
+	o := directory.WindDown{Namespace: q.Namespace, ID: q.ID, Process: w.Process}
 	if o.Namespace == "" {
 		if len(w.Namespaces) != 1 {
 			return false, &api.FieldError{Field: "namespace", Want: "required: the worker serves several"}
 		}
 		o.Namespace = w.Namespaces[0]
+	}
+	if !slices.Contains(w.Namespaces, o.Namespace) { // the token is judged by what the worker serves
+		return false, &api.FieldError{Field: "namespace", Want: "want one that the worker serves"}
 	}
 	if w.Hostname != ownership.World {
 		o.Host = w.Hostname
@@ -109,8 +113,8 @@ func (s *Server) recordOne(ctx context.Context, w *ownership.Worker, q *api.Push
 	return s.Directory.WindDown(ctx, o)
 }
 
-// callback words an order for the worker's own routes.
-func callback(w *ownership.Worker, q *api.Push) outbound.Push {
+// worded is an order for the worker's own routes.
+func worded(w *ownership.Worker, q *api.Push) outbound.Push {
 	c := outbound.Push{URL: w.URL, Secret: w.Secret, ID: q.ID}
 	switch q.Type {
 	case "drain":
@@ -124,10 +128,10 @@ func callback(w *ownership.Worker, q *api.Push) outbound.Push {
 	return c
 }
 
-// callBack delivers the messages of a beat to a worker that does not read
+// relay delivers the messages of a beat to a worker that does not read
 // them, beside the answer: the beat must not wait for the very process that
 // waits for its answer.
-func (s *Server) callBack(w *ownership.Worker, messages []ownership.Message) {
+func (s *Server) relay(w *ownership.Worker, messages []ownership.Message) {
 	if len(messages) == 0 {
 		return
 	}

@@ -16,6 +16,7 @@ import (
 	"pinboard/internal/outbound"
 	"pinboard/internal/ownership"
 	"pinboard/internal/passport"
+	"pinboard/internal/seldom"
 )
 
 // A Directory keeps sessions and placements; directory.Directory is one. Errors
@@ -33,6 +34,7 @@ type Directory interface {
 	Drain(ctx context.Context, sel directory.Selector, deadline *time.Duration) (int, error)
 	Undrain(ctx context.Context, sel directory.Selector) (int, error)
 	Eject(ctx context.Context, sel directory.Selector) (int, error)
+	Bound(ctx context.Context, hostname, namespace string) (env string, err error)
 	DeleteBinding(ctx context.Context, hostname, namespace string) (bool, error)
 
 	Workers(ctx context.Context, after string, limit int) ([]directory.WorkerInfo, string, error)
@@ -43,7 +45,7 @@ type Directory interface {
 
 // Workers reaches workers; outbound.Client does.
 type Workers interface {
-	Prove(ctx context.Context, p outbound.Probe) (outbound.Outcome, string)
+	Prove(ctx context.Context, p outbound.Probe) outbound.Proof
 	Stats(ctx context.Context, targets []outbound.StatsTarget) []outbound.Stats
 	Push(ctx context.Context, p outbound.Push) outbound.PushResult
 }
@@ -68,22 +70,25 @@ type Config struct {
 	// 0.4.1 do both). Off, only workers without a challenge are.
 	LegacyPaths bool
 
-	Node   func() any               // this node's counts in overview and health; none if nil
-	Proved func(o outbound.Outcome) // told of each probe's outcome, for metrics
-	Log    *slog.Logger             // slog.Default() if nil
-	Rand   func() float64           // jitter of Retry-After, from 0 to 1; math/rand if nil
-	Now    func() time.Time         // the node\'s clock; time.Now if nil
+	Node    func() any               // this node's counts in overview and health; none if nil
+	Blocked func() string            // why this node must serve no id, for health; "" while it may; never if nil
+	Proved  func(o outbound.Outcome) // told of each probe's outcome, for metrics
+	Log     *slog.Logger             // slog.Default() if nil
+	Rand    func() float64           // jitter of Retry-After, from 0 to 1; math/rand if nil
+	Now     func() time.Time         // the node\'s clock; time.Now if nil
 }
 
 // A Server is the control plane of one node. Safe for concurrent use.
 type Server struct {
 	Config
-	routes map[string]route
-	larges sync.Map // owner -> chan struct{}, see large
-	drains drains
-	pushes sync.WaitGroup // callbacks under way
-	closed context.Context
-	close  context.CancelFunc
+	routes   map[string]route
+	budget   *budget
+	unproved quota           // of log lines
+	failing  seldom.Warnings // about proofs, by clientId
+	drains   drains
+	pushes   sync.WaitGroup // callbacks under way
+	closed   context.Context
+	close    context.CancelFunc
 }
 
 // New returns a Server.
@@ -97,10 +102,13 @@ func New(c Config) *Server {
 	if c.Now == nil {
 		c.Now = time.Now
 	}
+	if c.Blocked == nil {
+		c.Blocked = func() string { return "" }
+	}
 	if c.Proved == nil {
 		c.Proved = func(outbound.Outcome) {}
 	}
-	s := &Server{Config: c}
+	s := &Server{Config: c, budget: newBudget(), unproved: quota{now: c.Now}}
 	s.closed, s.close = context.WithCancel(context.Background())
 	s.routes = s.table()
 	return s
@@ -116,31 +124,35 @@ func (s *Server) Close() {
 type route struct {
 	method string
 	scope  string
+	time   time.Duration // that it takes at most; 0: no limit of ours
+	answer int64         // of a GET: its bytes at most, for the budget
 	serve  serveFunc
 }
 
 func (s *Server) table() map[string]route {
-	worker := func(f serveFunc) route { return route{http.MethodPost, passport.ScopeWorker, inTime(f)} }
-	order := func(f serveFunc) route { return route{http.MethodPost, passport.ScopeOperator, f} }
-	list := func(f serveFunc) route { return route{http.MethodGet, passport.ScopeOperator, f} }
+	worker := func(f serveFunc) route { return route{http.MethodPost, passport.ScopeWorker, workerTime, 0, f} }
+	order := func(f serveFunc) route { return route{http.MethodPost, passport.ScopeOperator, 0, 0, f} }
+	get := func(bytes int64, f serveFunc) route {
+		return route{http.MethodGet, passport.ScopeOperator, 0, bytes, f}
+	}
 	return map[string]route{
-		"/registry/register":          worker(serveJSON(s, s.register)),
-		"/registry/heartbeat":         worker(serveJSON(s, s.heartbeat)),
-		"/registry/release":           worker(serveJSON(s, s.release)),
-		"/registry/deregister":        worker(serveJSON(s, s.deregister)),
-		"/registry/tag":               worker(serveJSON(s, s.tag)),
-		"/registry/durability/mark":   worker(serveJSON(s, s.mark)),
-		"/registry/durability/unmark": worker(serveJSON(s, s.mark)),
-		"/registry/wind_down":         order(serveJSON(s, s.windDown)),
-		"/registry/drain":             order(serveJSON(s, s.drain)),
-		"/registry/undrain":           order(serveJSON(s, s.undrain)),
-		"/registry/eject":             order(serveJSON(s, s.eject)),
-		"/registry/push":              order(serveJSON(s, s.push)),
-		"/registry/binding/delete":    order(serveJSON(s, s.deleteBinding)),
-		"/registry/workers":           list(serveList(s.workers)),
-		"/registry/overview":          list(serveList(s.overview)),
-		"/registry/events":            list(serveList(s.events)),
-		"/registry/stats":             list(serveList(s.stats)),
-		"/registry/health":            list(s.health),
+		"/registry/register":          worker(serveJSON(s.register)),
+		"/registry/heartbeat":         worker(serveJSON(s.heartbeat)),
+		"/registry/release":           worker(serveJSON(s.release)),
+		"/registry/deregister":        worker(serveJSON(s.deregister)),
+		"/registry/tag":               worker(serveJSON(s.tag)),
+		"/registry/durability/mark":   worker(serveJSON(s.mark)),
+		"/registry/durability/unmark": worker(serveJSON(s.mark)),
+		"/registry/wind_down":         order(serveJSON(s.windDown)),
+		"/registry/drain":             order(serveJSON(s.drain)),
+		"/registry/undrain":           order(serveJSON(s.undrain)),
+		"/registry/eject":             order(serveJSON(s.eject)),
+		"/registry/push":              order(serveJSON(s.push)),
+		"/registry/binding/delete":    order(serveJSON(s.deleteBinding)),
+		"/registry/workers":           get(listAnswer, serveList(s.workers)),
+		"/registry/overview":          get(listAnswer, serveList(s.overview)),
+		"/registry/events":            get(listAnswer, serveList(s.events)),
+		"/registry/stats":             get(2*outbound.StatsBytes, serveList(s.stats)), // as they came, and encoded
+		"/registry/health":            get(callCost, s.health),
 	}
 }

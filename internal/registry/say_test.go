@@ -4,8 +4,10 @@ import (
 	"bytes"
 	"fmt"
 	"log/slog"
+	"net"
 	"strings"
 	"testing"
+	"time"
 )
 
 // What workers and operators do is one line each, with the name of their token
@@ -86,4 +88,53 @@ func TestDrainsAreBounded(t *testing.T) {
 	if len(d.sessions) > maxDrains {
 		t.Errorf("%d sessions are remembered", len(d.sessions))
 	}
+}
+
+// A worker whose challenge nobody answers is a line with its URL and the error,
+// at once and then at growing intervals, and one line when it is over.
+func TestUnansweredChallengesAreToldSeldom(t *testing.T) {
+	var log bytes.Buffer
+	h := open(t, func(c *Config) { c.Log = slog.New(slog.NewJSONHandler(&log, nil)) })
+	w, other := h.process("c1"), h.process("c2")
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	good := w.url
+	w.url = "http://" + l.Addr().String()
+	l.Close()
+	warned := func(n int, about ...string) {
+		t.Helper()
+		text := log.String()
+		if got := strings.Count(text, "advertise URL not proved"); got != n {
+			t.Errorf("%d warnings, want %d:\n%s", got, n, text)
+		}
+		for _, a := range about {
+			if !strings.Contains(text, a) {
+				t.Errorf("no %s in\n%s", a, text)
+			}
+		}
+		if strings.Contains(text, "challenge1") || strings.Contains(text, "?challenge=") || strings.Contains(text, w.secret) {
+			t.Errorf("the challenge or a secret is in the log:\n%s", text)
+		}
+		log.Reset()
+	}
+	if a := w.register(); a.status != 503 || strings.Contains(a.text, "refused") {
+		t.Errorf("the worker is told %d %s", a.status, a.text)
+	}
+	warned(1, `"level":"WARN"`, `"client":"c1","url":"`+w.url+`","reason":"not answered","error":"dial tcp `, "refused", `"others":0`)
+	for range 32 {
+		h.now = h.now.Add(time.Second)
+		w.register()
+	}
+	warned(2, `"others":9`, `"others":19`)
+	other.answer = 500
+	other.register()
+	warned(1, `"client":"c2"`, `"reason":"answered 500"`)
+	w.url = good
+	w.register().is(t, 200)
+	warned(0, `"msg":"advertise URL proved after all","client":"c1","url":"`+good+`"`, "worker registered")
+	w.answer = 404
+	w.beat("").is(t, 200)
+	warned(1, `"client":"c1","url":"`+good+`"`)
 }

@@ -1,6 +1,7 @@
 package registry
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -42,13 +43,34 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case s.Directory == nil:
 		s.refuse(w, r, pinboard.StoreUnavailable)
 	default:
-		answer, err := route.serve(w, r, p)
-		if err != nil {
-			s.refuse(w, r, err)
-			return
-		}
-		write(w, http.StatusOK, answer)
+		s.serve(w, r, route, p)
 	}
+}
+
+// serve runs a route within its time and within the budget, which has the call
+// until the answer is written.
+func (s *Server) serve(w http.ResponseWriter, r *http.Request, route route, p *passport.Principal) {
+	if route.time > 0 {
+		ctx, cancel := context.WithTimeout(r.Context(), route.time)
+		defer cancel()
+		r = r.WithContext(ctx)
+	}
+	if r.ContentLength > api.MaxBody {
+		s.refuse(w, r, pinboard.BodyTooLarge)
+		return
+	}
+	part, cost := route.cost(r)
+	done, err := s.budget.take(r.Context(), p.Share, part, cost)
+	defer done()
+	var answer any
+	if err == nil {
+		answer, err = route.serve(w, r, p)
+	}
+	if err != nil {
+		s.refuse(w, r, err)
+		return
+	}
+	write(w, http.StatusOK, answer)
 }
 
 func allow(method string) string {
@@ -62,78 +84,61 @@ func allow(method string) string {
 // gives up at 5 s and would not hear what was done for it after that.
 const workerTime = 4500 * time.Millisecond
 
-func inTime(f serveFunc) serveFunc {
-	return func(w http.ResponseWriter, r *http.Request, p *passport.Principal) (any, error) {
-		ctx, cancel := context.WithTimeout(r.Context(), workerTime)
-		defer cancel()
-		return f(w, r.WithContext(ctx), p)
+// cost is what a call takes of the budget: an unannounced body counts as the
+// largest, an answer as what it may be at most.
+func (t route) cost(r *http.Request) (part, int64) {
+	switch {
+	case t.method == http.MethodGet && t.answer > smallBody:
+		return answers, t.answer
+	case t.method == http.MethodGet:
+		return smallBodies, t.answer
+	case r.ContentLength < 0:
+		return largeBodies, api.MaxBody
+	case r.ContentLength > smallBody:
+		return largeBodies, r.ContentLength
 	}
+	return smallBodies, r.ContentLength
 }
-
-// Large bodies are few: at most largeBodies of one owner's are in memory at a
-// time, so that a flood fills no node and holds up only its own token. How long
-// a body may take is the engine's business.
-const (
-	largeBody   = 1 << 20
-	largeBodies = 8
-)
 
 // serveJSON is the shape of every POST: the body is read once, within its
 // limit, decoded once, and handed on.
-func serveJSON[Q any](s *Server, do func(context.Context, *passport.Principal, *Q) (any, error)) serveFunc {
+func serveJSON[Q any, P interface {
+	*Q
+	json.Unmarshaler
+}](do func(context.Context, *passport.Principal, P) (any, error)) serveFunc {
 	return func(w http.ResponseWriter, r *http.Request, p *passport.Principal) (any, error) {
-		body, done, err := s.body(w, r, p.Owner)
-		defer done()
+		body, err := readBody(w, r)
 		if err != nil {
 			return nil, err
 		}
-		q := new(Q)
-		if err := json.Unmarshal(body, q); err != nil {
-			return nil, malformed(err)
+		q := P(new(Q))
+		if !json.Valid(body) {
+			return nil, &api.FieldError{Want: "want well-formed JSON"}
+		}
+		if err := q.UnmarshalJSON(body); err != nil {
+			return nil, err
 		}
 		return do(r.Context(), p, q)
 	}
 }
 
-// body reads the request's body. done gives its place to the next one.
-func (s *Server) body(w http.ResponseWriter, r *http.Request, owner string) (body []byte, done func(), err error) {
-	done = func() {}
-	if r.ContentLength > api.MaxBody {
-		return nil, done, pinboard.BodyTooLarge
+// readBody reads the request's body, whose length the budget has judged. How
+// long that may take is the engine's business.
+func readBody(w http.ResponseWriter, r *http.Request) (body []byte, err error) {
+	if r.ContentLength >= 0 {
+		body = make([]byte, r.ContentLength)
+		_, err = io.ReadFull(r.Body, body)
+	} else {
+		body, err = io.ReadAll(http.MaxBytesReader(w, r.Body, api.MaxBody))
 	}
-	if r.ContentLength < 0 || r.ContentLength > largeBody {
-		large := s.large(owner)
-		select {
-		case large <- struct{}{}:
-			done = func() { <-large }
-		case <-r.Context().Done():
-			return nil, done, pinboard.Overloaded
-		}
-	}
-	body, err = io.ReadAll(http.MaxBytesReader(w, r.Body, api.MaxBody))
 	var tooLarge *http.MaxBytesError
 	switch {
 	case errors.As(err, &tooLarge):
-		return nil, done, pinboard.BodyTooLarge
+		return nil, pinboard.BodyTooLarge
 	case err != nil:
-		return nil, done, pinboard.BadRequest
+		return nil, pinboard.BadRequest
 	}
-	return body, done, nil
-}
-
-// large holds one place per large body of an owner; owners are configured, so
-// they are few.
-func (s *Server) large(owner string) chan struct{} {
-	places, _ := s.larges.LoadOrStore(owner, make(chan struct{}, largeBodies))
-	return places.(chan struct{})
-}
-
-func malformed(err error) error {
-	var field *api.FieldError
-	if errors.As(err, &field) {
-		return field
-	}
-	return &api.FieldError{Want: "want well-formed JSON"}
+	return body, nil
 }
 
 // A page is the part of a list that was asked for.
@@ -163,6 +168,18 @@ func serveList(do func(context.Context, page) (any, error)) serveFunc {
 	}
 }
 
+// fit cuts a page at listAnswer bytes; it holds one item at least.
+func fit[T any](list []T) []T {
+	size := 0
+	for i := range list {
+		b, err := json.Marshal(list[i])
+		if size += len(b); i > 0 && (size > listAnswer || err != nil) {
+			return list[:i]
+		}
+	}
+	return list
+}
+
 // next is the cursor as lists print it: null at the end.
 func next(cursor string) *string {
 	if cursor == "" {
@@ -173,7 +190,11 @@ func next(cursor string) *string {
 
 // write sends a body that is complete before the first byte leaves.
 func write(w http.ResponseWriter, status int, answer any) {
-	body, err := json.Marshal(answer)
+	var encoded bytes.Buffer
+	e := json.NewEncoder(&encoded)
+	e.SetEscapeHTML(false) // six bytes for one of a worker's own
+	err := e.Encode(answer)
+	body := bytes.TrimSuffix(encoded.Bytes(), []byte("\n"))
 	if err != nil {
 		status, body = http.StatusInternalServerError, []byte(`{"error":"internal error","code":"internal"}`)
 	}
@@ -185,7 +206,7 @@ func write(w http.ResponseWriter, status int, answer any) {
 
 // refuse answers an error: its code, its words, and when to come back.
 func (s *Server) refuse(w http.ResponseWriter, r *http.Request, err error) {
-	v := judge(err)
+	v := verdictOf(err)
 	if v.unexpected {
 		s.Log.Error("registry call failed", "path", r.URL.Path, "requestId", r.Header.Get("X-Request-Id"), "error", strings.ReplaceAll(err.Error(), "\n", ": "))
 	}

@@ -79,15 +79,16 @@ func TestTenants(t *testing.T) {
 	w := h.process("c1")
 	w.register().is(t, 200)
 	placed := h.place("/t/a")
-	for _, token := range []string{"worker-a", "root"} {
+	for token, port := range map[string]string{"worker-a": "8", "root": "7"} {
 		h.post("/registry/heartbeat", token, fmt.Sprintf(`{"sessionId":%q,"headroom":1}`, w.session)).is(t, 403)
 		h.post("/registry/release", token, fmt.Sprintf(`[{"sessionId":%q,"namespace":"/t","id":"a","epoch":"%s"}]`, w.session, placed.Epoch)).is(t, 200, `"released":0`)
 		h.post("/registry/release", token, `{"clientId":"c1","namespace":"/t","id":"a"}`).is(t, 200, `"released":0`)
 		h.post("/registry/tag", token, fmt.Sprintf(`{"sessionId":%q,"namespace":"/t","id":"a","tag":"x"}`, w.session)).is(t, 200, `"tagged":false`)
 		h.post("/registry/deregister", token, fmt.Sprintf(`{"sessionId":%q}`, w.session)).is(t, 200)
 		w.beat("").is(t, 200)
-		// A stranger cannot take the process over by its name, nor by its secret.
-		h.post("/registry/register", token, `{"clientId":"c1","secret":"guess","namespaces":["/t"],"advertiseUrl":"http://127.0.0.1:9","headroom":1,"draining":false}`).is(t, 503, "not_ready")
+		// A stranger of the same name is another worker; it cannot take the process
+		// over by its secret.
+		h.post("/registry/register", token, `{"clientId":"c1","secret":"guess-of-`+token+`","namespaces":["/t"],"advertiseUrl":"http://127.0.0.1:`+port+`","headroom":1,"draining":true}`).is(t, 200)
 		h.post("/registry/register", token, fmt.Sprintf(`{"clientId":"c1","secret":%q,"namespaces":["/t"],"advertiseUrl":"http://127.0.0.1:9","headroom":1,"draining":false}`, w.secret)).is(t, 503, "not_ready")
 	}
 	if p := h.place("/t/a"); p.Epoch != placed.Epoch || p.Worker.Session != w.session {
@@ -116,9 +117,9 @@ func TestNotAWorker(t *testing.T) {
 	w := h.process("c1")
 	target := w.url
 	w.url = loop.URL
-	w.register().is(t, 503, "challenge answered 404")
+	w.register().is(t, 503, "challenge answered wrongly")
 	w.url = loop.URL + "/registry"
-	w.register().is(t, 503, "challenge answered 404")
+	w.register().is(t, 503, "challenge answered wrongly")
 	if hits != 2 {
 		t.Errorf("%d requests for two registrations", hits)
 	}
@@ -127,9 +128,9 @@ func TestNotAWorker(t *testing.T) {
 	}))
 	defer away.Close()
 	w.url = away.URL
-	w.register().is(t, 503, "challenge answered with a redirect")
+	w.register().is(t, 503, "challenge answered wrongly")
 	w.url = h.process("other").url
-	w.register().is(t, 503, "challenge refused")
+	w.register().is(t, 503, "challenge answered wrongly")
 	w.url = "http://127.0.0.1:1"
 	if a := w.register(); a.header.Get("Retry-After") == "" {
 		t.Errorf("%v", a.header)
@@ -163,7 +164,7 @@ func TestDegraded(t *testing.T) {
 	w.answer = 0
 	w.beat("").is(t, 200)
 	h.place("/t/a")
-	if !strings.Contains(h.logs.String(), "challenge refused") || !strings.Contains(h.logs.String(), "challenge answered 500") {
+	if !strings.Contains(h.logs.String(), "reason=refused") || !strings.Contains(h.logs.String(), `reason="answered 500"`) {
 		t.Errorf("the log must say why: %s", h.logs)
 	}
 	w.answer = 500
@@ -282,10 +283,14 @@ func TestHostnames(t *testing.T) {
 	old.register().is(t, 400, "hostname: required")
 	old.extra = `,"hostname":"A.Example","env":"blue"`
 	old.register().is(t, 200)
+	old.beat("").is(t, 200)
 	young.extra = `,"hostname":"a.example","env":"green"`
 	young.register().is(t, 409, `"code":"conflict"`)
 	young.extra += `,"epoch":2`
 	young.register().is(t, 200)
+	old.beat("").is(t, 200)
+	young.beat("").is(t, 200)
+	old.register().is(t, 409, `"superseded":true`, `"env":"green","epoch":2`)
 	old.beat("").is(t, 409, `"superseded":true`, `"env":"green","epoch":2`)
 	h.post("/registry/binding/delete", "ops", `{"hostname":"a.example","namespace":"/t"}`).is(t, 200, `{"deleted":true}`)
 	h.post("/registry/binding/delete", "ops", `{"hostname":"a.example","namespace":"/t"}`).is(t, 200, `{"deleted":false}`)

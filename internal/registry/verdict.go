@@ -28,14 +28,14 @@ type verdict struct {
 	unexpected bool // nothing that a directory may answer: the store is away
 }
 
-// judge is the one table from errors to answers.
-func judge(err error) verdict {
+// verdictOf is the one table from errors to answers.
+func verdictOf(err error) verdict {
 	var (
 		refusal    *pinboard.Refusal
 		field      *api.FieldError
 		invalid    directory.Invalid
 		reregister directory.Reregister
-		superseded directory.Superseded
+		superseded ownership.Superseded
 		gone       directory.Gone
 		wait       ownership.Wait
 		conflict   ownership.Conflict

@@ -21,6 +21,9 @@ func (s *Server) register(ctx context.Context, p *passport.Principal, q *api.Reg
 	if err != nil {
 		return nil, err
 	}
+	if err := s.joins(ctx, p, q); err != nil {
+		return nil, err
+	}
 	proven, err := s.proveNew(ctx, target, q)
 	if err != nil {
 		return nil, err
@@ -89,20 +92,40 @@ func (s *Server) proveNew(ctx context.Context, target outbound.Target, q *api.Re
 		}
 		return false, nil
 	}
-	outcome, reason := s.prove(ctx, outbound.Probe{URL: target.URL, Secret: q.Secret, Challenge: q.Challenge, Value: q.ChallengeValue}, "registration of "+q.ClientID)
-	if outcome != outbound.Proved {
-		return false, ownership.Wait{Reason: reason}
+	proof := s.prove(ctx, outbound.Probe{URL: target.URL, Secret: q.Secret, Challenge: q.Challenge, Value: q.ChallengeValue}, q.ClientID)
+	if proof.Outcome != outbound.Proved {
+		return false, ownership.Wait{Reason: proof.Told()}
 	}
 	return true, nil
 }
 
-func (s *Server) prove(ctx context.Context, probe outbound.Probe, of string) (outbound.Outcome, string) {
-	outcome, reason := s.Workers.Prove(ctx, probe)
-	s.Proved(outcome)
-	if outcome != outbound.Proved {
-		s.Log.Warn("advertise URL not proved", "of", of, "reason", reason)
+func (s *Server) prove(ctx context.Context, probe outbound.Probe, client string) outbound.Proof {
+	proof := s.Workers.Prove(ctx, probe)
+	s.Proved(proof.Outcome)
+	if proof.Outcome != outbound.Proved {
+		s.notProved(proof, client, probe.URL)
+	} else if s.failing.Over(client) {
+		s.Log.Info("advertise URL proved after all", "client", client, "url", probe.URL)
 	}
-	return outcome, reason
+	return proof
+}
+
+// notProved tells of a worker that fails again and again at once and then at
+// growing intervals, and of all of them together no more than the quota.
+func (s *Server) notProved(proof outbound.Proof, client, url string) {
+	others, due := s.failing.Due(client, proof.Detail, s.Now())
+	if !due {
+		return
+	}
+	left, more := s.unproved.take()
+	if !more {
+		return
+	}
+	about := []any{"client", client, "url", url, "reason", proof.Detail}
+	if proof.Err != nil {
+		about = append(about, "error", proof.Err.Error())
+	}
+	s.Log.Warn("advertise URL not proved", append(about, "others", others, "leftOut", left)...)
 }
 
 // proofs are the outcomes in the directory's words.
@@ -125,8 +148,8 @@ func (s *Server) heartbeat(ctx context.Context, p *passport.Principal, q *api.He
 	known := err == nil
 	b := ownership.Beat{Session: q.SessionID, Heard: heard, Headroom: q.Headroom, Draining: q.Draining, Acks: q.Acks, HasAcks: q.HasAcks}
 	if known && q.Challenge != "" {
-		outcome, _ := s.prove(ctx, outbound.Probe{URL: w.URL, Secret: w.Secret, Challenge: q.Challenge, Value: q.ChallengeValue}, "session "+q.SessionID)
-		b.Proof = proofs[outcome]
+		proof := s.prove(ctx, outbound.Probe{URL: w.URL, Secret: w.Secret, Challenge: q.Challenge, Value: q.ChallengeValue}, w.ClientID)
+		b.Proof = proofs[proof.Outcome]
 	}
 	g, err := s.Directory.Beat(ctx, b)
 	if err != nil {
@@ -136,7 +159,7 @@ func (s *Server) heartbeat(ctx context.Context, p *passport.Principal, q *api.He
 		s.say(p, "worker drains by itself", "session", q.SessionID)
 	}
 	if known && pushed(w) && !q.HasAcks {
-		s.callBack(w, g.Messages)
+		s.relay(w, g.Messages)
 	}
 	a := api.HeartbeatAnswer{ExpiresInMs: g.ExpiresIn.Milliseconds(), Draining: g.Draining, DrainDeadline: api.Seconds(g.DrainLeft)}
 	for _, m := range g.Messages {

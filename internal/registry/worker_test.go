@@ -80,13 +80,12 @@ func TestRegisterRefused(t *testing.T) {
 	for name, c := range map[string]struct {
 		token, body string
 		change      func(*Config)
-		proof       outbound.Outcome
-		reason      string
+		proof       outbound.Proof
 		want        int
 		text        string
 	}{
-		"no answer":          {proof: outbound.Unproved, reason: "challenge not answered in time", want: 503, text: "challenge not answered in time"},
-		"somebody else":      {proof: outbound.Refuted, reason: "challenge refused", want: 503, text: "challenge refused"},
+		"no answer":          {proof: outbound.Proof{Detail: "certificate not trusted"}, want: 503, text: "challenge not answered"},
+		"somebody else":      {proof: outbound.Proof{Outcome: outbound.Refuted, Answered: true, Detail: "refused"}, want: 503, text: "challenge answered wrongly"},
 		"no challenge":       {body: strings.Replace(register, ","+pair, "", 1), change: func(c *Config) { c.RequireProof = true }, want: 400, text: "challenge required"},
 		"half a pair":        {body: with("challengeValue", ""), want: 400, text: "challengeValue: required beside challenge"},
 		"namespace":          {body: with("namespaces", `["/t","/b"]`), want: 403, text: "token may not use the namespace /b"},
@@ -101,8 +100,8 @@ func TestRegisterRefused(t *testing.T) {
 		"headroom":           {body: with("headroom", `1e308`), want: 400, text: "headroom: want a number from 0 to 1e+15"},
 	} {
 		n := start(t, c.change)
-		if c.reason != "" {
-			n.proof, n.reason = c.proof, c.reason
+		if c.proof.Detail != "" {
+			n.proof = c.proof
 		}
 		if c.token == "" {
 			c.token = "worker-a"
@@ -218,12 +217,12 @@ func TestHeartbeatProofs(t *testing.T) {
 		var seen []outbound.Outcome
 		n := start(t, func(c *Config) { c.Proved = func(o outbound.Outcome) { seen = append(seen, o) } })
 		n.session(ownership.Worker{Session: "s1", Owner: "p/a", URL: "http://w", Secret: "k-secret"})
-		n.proof, n.reason = proof, "challenge refused"
+		n.proof = outbound.Proof{Outcome: proof, Detail: "the listener said 418"}
 		a := n.post("/registry/heartbeat", "worker-a", beat)
 		if a.status != 200 || n.beat.Proof != want || len(seen) != 1 || seen[0] != proof {
 			t.Errorf("%v: %d %+v %v", proof, a.status, n.beat, seen)
 		}
-		if (proof != outbound.Proved) != strings.Contains(n.logs.String(), "challenge refused") || strings.Contains(n.logs.String(), "k-secret") {
+		if (proof != outbound.Proved) != strings.Contains(n.logs.String(), "the listener said 418") || strings.Contains(n.logs.String(), "k-secret") {
 			t.Errorf("%v: log %q", proof, n.logs)
 		}
 	}

@@ -23,6 +23,7 @@ type Health struct {
 	Workers       int    `json:"workers"`
 	Version       string `json:"version"`
 	StoreFormat   int    `json:"storeFormat"`
+	Reason        string `json:"reason,omitempty"` // why it is unavailable, where the node knows it for sure
 }
 
 // A refusal is the body of an error, its members in the order of all others.

@@ -8,7 +8,7 @@ import (
 )
 
 func TestControlPathsAreExact(t *testing.T) {
-	health := Health{Ready, 12, 3, "v1", 1}
+	health := Health{Ready, 12, 3, "v1", 1, ""}
 	c := &Control{
 		Health:   func() Health { return health },
 		Metrics:  http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "metrics") }),

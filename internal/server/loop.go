@@ -7,6 +7,8 @@ import (
 	"runtime/debug"
 	"strings"
 	"time"
+
+	"pinboard/internal/wait"
 )
 
 // A Loop is background work of a node, run again and again while it lives.
@@ -57,7 +59,7 @@ func (s *Server) repeat(ctx context.Context, l Loop) error {
 			s.cfg.Log.Info("background loop works again", "loop", l.Name)
 		}
 		failing = err != nil
-		if !sleep(ctx, l.Every) {
+		if !wait.For(ctx, l.Every) {
 			return nil
 		}
 	}
@@ -65,15 +67,3 @@ func (s *Server) repeat(ctx context.Context, l Loop) error {
 
 // inLine is the text of an error on one line: joined errors stand on several.
 func inLine(err error) string { return strings.ReplaceAll(err.Error(), "\n", ": ") }
-
-// sleep waits for d or the end of ctx and reports whether it was d.
-func sleep(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
-}

@@ -5,6 +5,8 @@ import (
 	"runtime"
 	"sync/atomic"
 	"time"
+
+	"pinboard/internal/wait"
 )
 
 const (
@@ -19,7 +21,7 @@ type lagMeter struct{ worst atomic.Int64 }
 func (m *lagMeter) run(ctx context.Context) error {
 	for {
 		due := time.Now().Add(lagEvery)
-		if !sleep(ctx, lagEvery) {
+		if !wait.For(ctx, lagEvery) {
 			return nil
 		}
 		if late := int64(time.Since(due)); late > m.worst.Load() {
@@ -34,7 +36,7 @@ func (m *lagMeter) reset() time.Duration { return time.Duration(m.worst.Swap(0))
 // heartbeat logs one line a minute, so that silence in the log means that the
 // node is gone.
 func (s *Server) heartbeat(ctx context.Context) error {
-	for sleep(ctx, heartbeatEvery) {
+	for wait.For(ctx, heartbeatEvery) {
 		var mem runtime.MemStats
 		runtime.ReadMemStats(&mem)
 		h, open := s.Health(), s.cfg.Front.Open()

@@ -11,6 +11,8 @@ import (
 	"os"
 	"sync"
 	"time"
+
+	"pinboard/internal/wait"
 )
 
 // Front is the data plane. It owns every connection of the listener.
@@ -45,6 +47,9 @@ type Config struct {
 	Boot func(context.Context) error
 	// Probe reports whether this node can resolve ids now.
 	Probe func(context.Context) error
+	// Blocked says why this node must resolve no id, "" while it may; no I/O.
+	// What it says is known for sure, so it counts at once and in public.
+	Blocked func() string
 	// Workers is how many this node knows; no I/O.
 	Workers func() int
 	// Loops start after Boot and run until the very end of the drain.
@@ -82,7 +87,14 @@ func (s *Server) Health() Health {
 	s.mu.Lock()
 	status := s.ready.word()
 	s.mu.Unlock()
-	return Health{status, int64(time.Since(s.started).Seconds()), s.cfg.Workers(), s.cfg.Version, s.cfg.StoreFormat}
+	h := Health{status, int64(time.Since(s.started).Seconds()), s.cfg.Workers(), s.cfg.Version, s.cfg.StoreFormat, ""}
+	if status != Draining {
+		h.Reason = s.cfg.Blocked()
+	}
+	if status == Ready && h.Reason != "" {
+		h.Status = Unavailable
+	}
+	return h
 }
 
 // Lag is the worst scheduler lag since the last heartbeat line.
@@ -94,7 +106,7 @@ func (s *Server) Lag() time.Duration { return s.lag.read() }
 func (s *Server) Run(ctx context.Context, signals <-chan os.Signal) error {
 	life, end := context.WithCancel(context.WithoutCancel(ctx))
 	var running sync.WaitGroup
-	defer settle(&running)
+	defer awaitEnd(&running)
 	defer end()
 
 	faults := make(chan error, 1)
@@ -146,7 +158,7 @@ func (s *Server) watch(ctx context.Context) error {
 			return nil
 		}
 		s.observe(err)
-		if !sleep(ctx, probeEvery) {
+		if !wait.For(ctx, probeEvery) {
 			return nil
 		}
 	}
@@ -167,9 +179,9 @@ func (s *Server) observe(err error) {
 	}
 }
 
-// settle waits for goroutines that were told to end, but not for ever: a call
+// awaitEnd waits for goroutines that were told to end, but not for ever: a call
 // that ignores its context must not hold up the exit.
-func settle(running *sync.WaitGroup) {
+func awaitEnd(running *sync.WaitGroup) {
 	done := make(chan struct{})
 	go func() { running.Wait(); close(done) }()
 	select {

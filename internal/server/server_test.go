@@ -98,6 +98,7 @@ func start(t *testing.T, change func(*Config)) *node {
 			defer n.mu.Unlock()
 			return n.broken
 		},
+		Blocked: func() string { return "" },
 		Workers: func() int { return 2 }, LoopFailed: func(string) {},
 		Notice: 8 * time.Second, Budget: 25 * time.Second,
 	}
@@ -335,4 +336,32 @@ func (b *safeBuffer) String() string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.b.String()
+}
+
+// What a node knows for sure counts at once, is told, and ends by itself.
+func TestBlockedIsNotReadyAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		why := ""
+		n := start(t, func(c *Config) { c.Blocked = func() string { return why } })
+		if got := n.status(); got != Ready {
+			t.Fatalf("status %s", got)
+		}
+		for range 2 {
+			why = "other buckets"
+			if h := n.Health(); h.Status != Unavailable || h.Reason != why {
+				t.Errorf("blocked: %+v", h)
+			}
+			why = ""
+			if h := n.Health(); h.Status != Ready || h.Reason != "" {
+				t.Errorf("no longer blocked: %+v", h)
+			}
+		}
+		n.signals <- os.Interrupt
+		synctest.Wait()
+		why = "other buckets"
+		if h := n.Health(); h.Status != Draining || h.Reason != "" {
+			t.Errorf("draining: %+v", h)
+		}
+		<-n.result
+	})
 }

@@ -202,7 +202,7 @@ func (p posted) answer() answer {
 	case p.Status == 0:
 		return answer{unset: true}
 	case p.Body["superseded"] == true:
-		return answer{err: directory.Superseded{}}
+		return answer{err: ownership.Superseded{}}
 	case p.Body["reregister"] == true:
 		return answer{err: directory.Reregister{}}
 	case p.Status != 200:

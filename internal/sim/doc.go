@@ -1,5 +1,6 @@
 // Package sim runs whole clusters under one fake clock and one seed: real
-// directories on a store that fails, models of the real worker client, a
+// directories on a store that fails, models of the real worker client, the real
+// code of the Go SDK behind the real control plane of a node (gosdk.go), a
 // network that loses, delays, repeats and cuts, and operators who interfere.
 // A checker looks after every step whether the rules of docs/rules.md hold.
 //

@@ -30,7 +30,9 @@ func (f Fault) String() string {
 var kinds = []string{
 	"cut node worker", "cut node store", "cut worker node", "deaf", "lose", "slow", "repeat",
 	"freeze worker", "freeze node", "kill worker", "leave worker", "new worker", "kill node",
-	"wipe", "restart", "restart empty", "restore", "failover", "split", "step",
+	"wipe", "restart", "restart empty", "restore", "failover", "split", "rewind", "there and back", "other header",
+	"step", "large step", "small steps", "slew", "sleep node", "sleep host",
+	"stop node somewhere", "stop worker somewhere", "sleep node somewhere", "stop before write",
 	"store away", "bucket away", "full", "slow store", "lost replies", "failed commands",
 	"wind down", "revoke", "drain", "drain by", "eject", "slow closes", "address reuse", "rebind", "unbind",
 }
@@ -48,10 +50,11 @@ func draw(r *rand.Rand, n int, over time.Duration) []Fault {
 	return out
 }
 
-// watching reports that every node runs and has done so for a while.
+// watching reports that every node runs, or stands still, and has seen the
+// clock before.
 func (w *World) watching() bool {
 	for _, n := range w.nodes {
-		if n.dead || n.frozen || w.Now-n.since < watchTime {
+		if n.dead || w.Now-n.since < watchTime {
 			return false
 		}
 	}
@@ -113,18 +116,24 @@ func (w *World) fault(f Fault) (undo func()) {
 		w.net.again += f.P
 		return func() { w.net.again -= f.P }
 	case "freeze worker":
+		if p.sdk != nil {
+			return p.sdk.stopSoon(f.A%32, f.For)
+		}
 		p.Freeze()
 		return p.Thaw
 	case "freeze node":
-		if w.Now-w.stepped < watchTime {
-			return nil
-		}
 		n.Freeze()
 		return func() { n.Thaw(); n.since = w.Now }
+	case "step", "large step", "small steps", "slew", "sleep node", "sleep host":
+		return w.clockFault(f, n)
+	case "rewind", "there and back":
+		return w.historyFault(f)
+	case "stop node somewhere", "stop worker somewhere", "sleep node somewhere", "stop before write":
+		return w.stopFault(f, n, p)
 	case "kill worker", "leave worker", "new worker", "address reuse", "slow closes", "rebind":
 		return w.workerFault(f, p)
 	case "kill node":
-		if n.dead || w.Now-w.stepped < watchTime {
+		if n.dead || w.slewing || w.Now-w.stepped < watchTime {
 			return nil
 		}
 		n.Kill()
@@ -185,7 +194,7 @@ func (w *World) workerFault(f Fault, p *Proc) func() {
 	case "slow closes":
 		if p != nil {
 			was := p.Close
-			p.Close = f.Size
+			p.Close = f.Size * 5
 			return func() { p.Close = was }
 		}
 	case "rebind":
@@ -277,29 +286,26 @@ func (w *World) storeFault(f Fault, n *Node) func() {
 	s := w.server
 	switch f.Kind {
 	case "wipe":
-		s.mem.Wipe()
-		s.since = w.Now
+		if w.mayForget(s.ahead()) {
+			s.wipe()
+		}
 	case "restart", "restart empty":
 		im := s.mem.Image()
 		if f.Kind == "restart empty" {
 			im = nil
 		}
-		return w.replaceAfter(im, s.offset)
+		return w.replaceAfter(im, s.ahead())
 	case "restore":
-		if old := w.snapshot; old != nil && w.Now > s.since+w.Lease {
-			return w.replaceAfter(old, s.offset)
+		if x := w.older(f.Size); x != nil && !w.mixed() && w.Now > s.since+w.Lease {
+			return w.replaceAfter(x.image, s.ahead())
 		}
 	case "failover", "split":
 		if w.Now < s.since+2*time.Second {
 			return nil // the replica would miss the very beginning of this server
 		}
 		return w.failover(f, n)
-	case "step":
-		// Steps below the tolerance are covered by the slack of leases; larger
-		// ones only a node that was there before and after can notice.
-		if to := w.skew(f); w.watching() {
-			s.offset, w.stepped = to, w.Now
-		}
+	case "other header":
+		return w.mix(n)
 	case "store away":
 		s.down = true
 		return func() { s.down = false; w.server.down = false }
@@ -355,13 +361,16 @@ func (w *World) replaceAfter(im *memstore.Image, offset time.Duration) func() {
 			return
 		}
 		s.down = false
-		w.Replace(im, offset)
+		if w.mayForget(offset) {
+			w.Replace(im, offset)
+		}
 	}
 }
 
-// skew is a clock's offset: what several steps and servers add up to stays
-// below a lease, which is what the promise about epochs allows.
+// skew is a clock's offset, not far from what steps have made of it: what
+// several steps and servers add up to otherwise stays below a lease, which is
+// what the promise about epochs allows.
 func (w *World) skew(f Fault) time.Duration {
 	half := min(w.Lease/2, 4*time.Second) - 100*time.Millisecond
-	return f.Size%(2*half) - half
+	return w.level + f.Size%(2*half) - half
 }

@@ -13,6 +13,7 @@ type hit struct {
 	key    ownership.Key
 	epoch  pinboard.Epoch
 	aud    string        // session that the attestation is for
+	secret string        // that it is signed with
 	busy   time.Duration // work it causes
 	stream time.Duration // bytes it goes on getting after its answer
 	deny   bool          // the app says no before it builds anything
@@ -32,6 +33,9 @@ const (
 // handle is the worker's side of a forward; the order of checks is that of
 // the real client (TestModelAgreesWithTheRealClient).
 func (p *Proc) handle(h hit) string {
+	if p.sdk != nil {
+		return p.sdk.handle(h)
+	}
 	if h.aud == "" || h.aud != p.session {
 		return stranger
 	}

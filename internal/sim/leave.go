@@ -82,6 +82,10 @@ func (p *Proc) abortAll() {
 // Leave ends the process as SIGTERM does: the listener first, then every
 // instance, then the session.
 func (p *Proc) Leave() {
+	if p.sdk != nil {
+		p.sdk.leave()
+		return
+	}
 	p.leaving, p.draining, p.ownAt = true, true, p.w.Now+p.Drain
 	p.w.note("%s: leaves", p.Name)
 	if p.w.listen[p.url] == p {

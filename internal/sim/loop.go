@@ -63,11 +63,13 @@ func (l *Loop) Step(until time.Duration) bool {
 
 // A Host runs tasks; it can freeze and die.
 type Host struct {
-	Name   string
-	loop   *Loop
-	frozen bool
-	dead   bool
-	wait   []func() // what a frozen host will do first when it thaws
+	Name    string
+	loop    *Loop
+	frozen  bool
+	dead    bool
+	trip    int      // it stops before the so many-th thing it does from now; 0: never
+	tripped func()   // ... what then happens beside that
+	wait    []func() // what a frozen host will do first when it thaws
 }
 
 // Freeze stops the host as SIGSTOP does: sockets stay open, clocks run on.
@@ -101,7 +103,13 @@ func (h *Host) run(f func()) {
 	case h.dead:
 	case h.frozen:
 		h.wait = append(h.wait, f)
+	case h.trip == 1:
+		h.trip = 0
+		h.Freeze()
+		h.wait = append(h.wait, f)
+		h.tripped()
 	default:
+		h.trip = max(h.trip-1, 0)
 		f()
 	}
 }

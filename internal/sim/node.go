@@ -17,29 +17,38 @@ import (
 // around it: the registry's handlers and the loop of the data plane.
 type Node struct {
 	Host
-	w     *World
-	at    int
-	boots int
-	since time.Duration // when it came up or thawed
-	lease time.Duration
-	dir   *directory.Directory
-	conn  *conn
-	flows []*flow
-	slept time.Duration // how long its own clock stood still
+	w       *World
+	at      int
+	boots   int
+	buckets int           // that it takes the store to have
+	since   time.Duration // when it came up or thawed
+	lease   time.Duration
+	dir     *directory.Directory
+	conn    *conn
+	flows   []*flow
+	stall   time.Duration // the next request stops for so long between look and write
+	slept   time.Duration // how long its own clock stood still, before
+	woke    time.Duration // when it last did; 0 never
+	asleep  time.Duration // since when it does; 0 it does not
 }
 
 // boot starts the node of that number, as a new process.
 func (w *World) boot(i int) *Node {
-	n := &Node{Host: Host{Name: fmt.Sprint("n", i+1), loop: w.Loop}, w: w, at: i, lease: w.Lease, since: w.Now}
+	n := &Node{Host: Host{Name: fmt.Sprint("n", i+1), loop: w.Loop}, w: w, at: i, lease: w.Lease, since: w.Now, buckets: w.Buckets}
 	if w.Mixed && i > 0 {
 		n.lease = w.Lease * time.Duration(6+i) / 10 // in the middle of a roll
 	}
 	if old := w.nodes[i]; old != nil {
 		n.boots, n.lease = old.boots+1, old.lease
+		if w.other > 0 {
+			n.buckets, w.other = w.other, 0
+		}
 	}
 	w.nodes[i] = n
-	n.conn = &conn{w: w, n: n, ticked: w.Now}
-	n.conn.guard = guard.New(guard.Options{Buckets: w.Buckets, Slack: stepLimit, OnStep: func(server string) { w.note("%s: the clock of %s stepped", n.Name, server) }})
+	w.boots++
+	n.conn = &conn{w: w, n: n, ticked: w.Now, verified: map[int]string{}}
+	n.conn.guard = guard.New(guard.Options{Buckets: 2 * w.Buckets, Slack: stepLimit, Asleep: func() guard.Local { return n.sleeps().Microseconds() },
+		OnStep: func(server string) { w.note("%s: the clock of %s stepped", n.Name, server) }})
 	n.configure()
 	w.Go(&n.Host, func() {
 		for n.dir.Touch(context.Background()) != nil {
@@ -58,8 +67,8 @@ func (n *Node) configure() {
 	w := n.w
 	seed := w.Seed ^ uint64(n.at+1)<<32 ^ uint64(n.boots+1)<<48
 	n.dir = directory.New(directory.Options{Store: n.conn, Lease: n.lease, Slack: w.Slack, Lag: w.Lag, Hostnames: w.Hostnames,
-		PlaceLimit: w.PlaceLimit, Node: n.Name, Now: w.time, Rand: rand.NewPCG(seed, 7), Secrets: w.secret,
-		Fan: w.Fan, OldNow: n.conn.oldNow, Within: w.within, Connect: n.connect,
+		PlaceLimit: w.PlaceLimit, EnrolChunk: w.Chunk, Node: n.Name, Now: n.now, Rand: rand.NewPCG(seed, 7), Secrets: w.secret,
+		Fan: w.Fan, OldNow: n.conn.oldNow, Within: n.within, Connect: n.connect,
 		Go: func(f func()) { w.Go(&n.Host, f) }})
 }
 
@@ -67,7 +76,9 @@ func (n *Node) configure() {
 func (n *Node) pulse() {
 	for {
 		n.w.Sleep(time.Second)
-		for b := range n.w.Buckets {
+		ctx, _ := n.within(context.Background(), opTime)
+		_ = n.conn.compare(ctx)
+		for b := range n.buckets {
 			n.conn.watch(b)
 		}
 	}
@@ -76,7 +87,10 @@ func (n *Node) pulse() {
 func (n *Node) tick() {
 	for {
 		n.conn.tick()
-		n.w.Sleep(time.Second)
+		// A timer counts on behind a sleep: requests may come before it ends.
+		for at := n.own() + time.Second; n.own() < at; {
+			n.w.Sleep(at - n.own())
+		}
 	}
 }
 
@@ -91,6 +105,7 @@ func isAway(err error) bool { return errors.Is(err, pinboard.StoreUnavailable) }
 
 // register is the registry's handler: the challenge comes first.
 func (n *Node) register(reg directory.Registration, pair int) answer {
+	reg.Heard = n.now()
 	if n.probe(reg.Worker.URL, reg.Worker.Secret, pair) != ownership.ProofOK {
 		return answer{err: ownership.Wait{Reason: "advertise URL not proved", After: time.Second}}
 	}
@@ -122,6 +137,7 @@ func (n *Node) probe(url, secret string, pair int) ownership.Proof {
 // beat is the registry's handler.
 func (n *Node) beat(b ownership.Beat, pair int) answer {
 	bg := context.Background()
+	b.Heard = n.now()
 	w, err := n.dir.WorkerOf(bg, b.Session)
 	if err != nil && isAway(err) {
 		return answer{err: err}
@@ -197,6 +213,7 @@ func (n *Node) Serve(q Ask) Outcome {
 	bg := context.Background()
 	avoid, placedAgain, settled := "", false, false
 	for resolves := 0; ; {
+		slept := n.sleeps()
 		p, err := n.dir.Resolve(bg, directory.Request{Host: q.Host, Affinity: q.Affinity, Avoid: avoid,
 			Address: pinboard.Address{Namespace: q.NS, ID: q.ID}})
 		if err != nil {
@@ -206,7 +223,10 @@ func (n *Node) Serve(q Ask) Outcome {
 		}
 		n.w.check.resolved(n, &p)
 		to := n.dial(p.Worker.URL)
-		if n.w.time().Sub(p.Sent) > pinboard.LimitsFor(n.lease).Age {
+		// As pinboard.Elapsed: a sleep since the resolve counts.
+		late := n.now().Sub(p.Sent)+n.sleeps()-slept > pinboard.LimitsFor(n.lease).Age
+		n.stop()
+		if late {
 			if resolves++; resolves > 2 {
 				return Outcome{Text: pinboard.ResolveTooSlow.Text, Refused: pinboard.ResolveTooSlow}
 			}
@@ -232,12 +252,22 @@ func (n *Node) Serve(q Ask) Outcome {
 	}
 }
 
+// stop is a thread that loses its processor between its last look and the
+// write: nothing can be between them but that.
+func (n *Node) stop() {
+	if d := n.stall; d > 0 {
+		n.stall = 0
+		n.w.note("%s: stops before a write", n.Name)
+		n.w.Sleep(d)
+	}
+}
+
 // forward sends the request once; event is -1 when nothing can be concluded.
 func (n *Node) forward(to *Proc, p *directory.Placement, q Ask) (text string, event int) {
 	if to == nil {
 		return "", int(directory.Unreachable)
 	}
-	h := hit{key: p.Key, epoch: p.Epoch, aud: p.Worker.Session, busy: q.Busy, stream: q.Stream, deny: q.Deny, stray: q.Stray}
+	h := hit{key: p.Key, epoch: p.Epoch, aud: p.Worker.Session, secret: p.Worker.Secret, busy: q.Busy, stream: q.Stream, deny: q.Deny, stray: q.Stray}
 	if q.Stream > 0 {
 		h.flow = &flow{n: n, p: to, open: true, watch: directory.Watch{Key: p.Key, Process: p.Worker.Process, Deadline: p.Deadline}}
 	}
@@ -282,7 +312,7 @@ type flow struct {
 
 // bytes reach the node: they pass to the client unless the owner is gone (F2).
 func (f *flow) bytes(in, owner *Instance) {
-	if f.open && !f.n.w.time().Before(f.watch.Deadline) {
+	if f.open && !f.n.now().Before(f.watch.Deadline) {
 		f.open = false
 	}
 	if f.open {
@@ -292,7 +322,7 @@ func (f *flow) bytes(in, owner *Instance) {
 
 // cutLater ends the stream at the deadline as it was last read.
 func (n *Node) cutLater(f *flow) {
-	left := f.watch.Deadline.Sub(n.w.time())
+	left := f.watch.Deadline.Sub(n.now())
 	switch {
 	case !f.open || n.dead:
 	case left <= 0:

@@ -38,7 +38,7 @@ func PlanOf(seed uint64) []Fault {
 func setupOf(seed uint64) Setup {
 	r := rand.New(rand.NewPCG(seed, 5))
 	s := Setup{Seed: seed, Nodes: 1 + r.IntN(3), Buckets: 1 + r.IntN(4), Hostnames: r.IntN(4) == 0,
-		Lease: time.Duration(8+r.IntN(8)) * time.Second, PlaceLimit: int64(10 + r.IntN(60)), Slack: time.Second}
+		Lease: time.Duration(8+r.IntN(8)) * time.Second, PlaceLimit: int64(10 + r.IntN(60)), Slack: time.Second, Chunk: 2}
 	s.Mixed = r.IntN(4) == 0
 	if r.IntN(3) == 0 {
 		s.Lag = 4 * time.Second
@@ -83,16 +83,21 @@ func (w *World) broken() bool { return len(w.check.violations) > 0 }
 // instance that nobody has heard of (docs/guarantees.md, assumption 6).
 func (w *World) populate() {
 	r := w.rand("workers")
+	slow := r.IntN(5) == 0 // closes take longer than a cold start, all the time
 	for i := range 2 + r.IntN(3) {
 		k := Today
 		k.Build = time.Duration(r.IntN(400)) * time.Millisecond
 		k.Close = time.Duration(10+r.IntN(1500)) * time.Millisecond
 		k.Idle = time.Duration(2+r.IntN(30)) * time.Second
 		k.Drain = time.Duration(5+r.IntN(25)) * time.Second
+		if slow {
+			k.Close = time.Duration(r.IntN(30_000)) * time.Millisecond
+		}
 		k.KeepRows = r.IntN(6) == 0
 		if r.IntN(4) == 0 { // 0.14
 			k.Acks = false
 		}
+		k.Go = w.chance("go workers", 0.3)
 		if w.Hostnames {
 			k.Hostname, k.Env = w.hosts()[i%2], "blue"
 			k.Takeover = []string{"wind_down", "deny"}[min(1, r.IntN(5)/4)]
@@ -153,23 +158,19 @@ func (w *World) ask(n *Node, q Ask, patience time.Duration) Outcome {
 	return o
 }
 
-// snapshots keeps an older image of the store for restores.
-func (w *World) snapshots() {
-	w.Go(nil, func() {
-		for {
-			w.Sleep(15 * time.Second)
-			w.snapshot = w.server.mem.Image()
-		}
-	})
-}
-
 // heal ends every fault and gives every hostname a worker that can serve.
 func (w *World) heal() {
 	w.note("everything heals")
 	w.net.cut, w.net.loss, w.net.again, w.net.slow = map[[2]string]int{}, 0, 0, 0
 	s := w.server
 	s.down, s.full, s.slow, s.mute, s.drop, s.still, s.cut = false, false, 0, 0, 0, false, map[int]int{}
+	w.endSlew()
 	w.healing = true
+	for range 20 {
+		if w.unmix(); w.mixed() {
+			w.Run(time.Second)
+		}
+	}
 	for i, n := range w.nodes {
 		if n.conn.to != nil {
 			n.conn.to.gone = true
@@ -177,11 +178,14 @@ func (w *World) heal() {
 		if n.dead {
 			w.boot(i)
 		} else {
-			n.Thaw()
+			n.trip, n.stall = 0, 0
+			n.Wake()
 		}
 	}
 	for _, p := range w.running() {
+		p.trip = 0
 		p.Thaw()
+		w.closes = max(w.closes, 2*p.Close)
 		p.Close = min(p.Close, time.Second)
 		w.undrain(directory.Selector{ClientID: p.client})
 	}
@@ -195,7 +199,8 @@ func (w *World) heal() {
 	}
 }
 
-// live demands service in time: two leases and the restatement, six leases
+// live demands service in time: two leases and the restatement, behind what
+// the client still waits before it registers again; six leases and the closes
 // for ids under a wind-down or closing row (and what a takeover adds).
 func (w *World) live() {
 	slack := 10*time.Second + w.Lag
@@ -205,21 +210,49 @@ func (w *World) live() {
 		id := fmt.Sprint("id", i)
 		quick[id] = !w.Hostnames && w.plain(ownership.Key{Env: ownership.World, Namespace: "/t", ID: id})
 	}
-	w.Run(2*w.Lease + slack)
+	back := func(id string) bool { return w.since(began, id) }
+	w.runUntil(2*w.Lease+slack+w.backoff(), back)
 	for i := range ids {
-		if id := fmt.Sprint("id", i); quick[id] && w.plain(ownership.Key{Env: ownership.World, Namespace: "/t", ID: id}) && !w.since(began, id) && !w.broken() {
+		if id := fmt.Sprint("id", i); quick[id] && w.plain(ownership.Key{Env: ownership.World, Namespace: "/t", ID: id}) && !back(id) && !w.broken() {
 			w.check.fail("%s was not served within two leases and a restatement: %s", id, w.rowText(id))
 		}
 	}
-	w.Run(4*w.Lease + slack)
+	late := 4*w.Lease + slack + w.closes
 	if w.Hostnames {
-		w.Run(14 * w.Lease) // a takeover settles for ten leases
+		late += 14 * w.Lease // a takeover settles for ten leases
 	}
+	w.runUntil(late, back)
 	for i := range ids {
-		if id := fmt.Sprint("id", i); !w.since(began, id) && !w.broken() {
+		if id := fmt.Sprint("id", i); !back(id) && !w.broken() {
 			w.check.fail("%s was not served within six leases: %s", id, w.rowText(id))
 		}
 	}
+}
+
+// runUntil lets d pass, or less if every id is back before, but a lease at least.
+func (w *World) runUntil(d time.Duration, back func(id string) bool) {
+	for began := w.Now; w.Now < began+d && !w.broken(); w.Run(time.Second) {
+		missing := 0
+		for i := range ids {
+			if !back(fmt.Sprint("id", i)) {
+				missing++
+			}
+		}
+		if missing == 0 && w.Now >= began+w.Lease {
+			return
+		}
+	}
+}
+
+// backoff is how long a worker without a session may still wait before it
+// registers again: its client decides that, up to 30 s.
+func (w *World) backoff() (longest time.Duration) {
+	for _, p := range w.running() {
+		if p.session == "" {
+			longest = max(longest, p.next-w.Now)
+		}
+	}
+	return longest
 }
 
 // since reports that somebody got an answer about id.
@@ -232,12 +265,15 @@ func (w *World) since(t time.Duration, id string) bool {
 	return false
 }
 
-// plain reports a row under no order, not closing and not held.
+// plain reports a row under no order, not held, and nobody that closes the id.
 func (w *World) plain(k ownership.Key) (plain bool) {
 	w.peekAt(k.Bucket(w.Buckets), func(tx *ownership.Tx) {
 		r := tx.Row(k)
 		plain = r == nil || r.Kind == ownership.Placed && r.Wind == 0
 	})
+	for _, in := range w.check.holders[k] {
+		plain = plain && !in.closing
+	}
 	return plain
 }
 

@@ -16,7 +16,7 @@ import (
 )
 
 var (
-	seeds = flag.Int("sim.seeds", 200, "seeds to run (also SIM_SEEDS)")
+	seeds = flag.Int("sim.seeds", 300, "seeds to run (also SIM_SEEDS)")
 	first = flag.Uint64("sim.first", 1, "first seed")
 	raw   = flag.Bool("sim.noshrink", false, "do not shrink failing seeds")
 	one   = flag.Uint64("sim.seed", 0, "run this seed alone and print its trace")

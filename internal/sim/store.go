@@ -18,19 +18,23 @@ type Micros = ownership.Micros
 // A Server is one process of the store. A restart or failover makes another
 // one, with its own identity and clock.
 type Server struct {
-	w      *World
-	run    string
-	mem    *memstore.Store
-	since  time.Duration // when it came, or was wiped
-	offset time.Duration // of its clock against the nodes'
-	gone   bool          // it will never answer again
-	down   bool          // nobody can reach it
-	full   bool          // no memory: writes fail
-	still  bool          // a primary without enough replicas: writes fail (G3)
-	slow   time.Duration
-	cut    map[int]int // buckets on a shard that is away
-	mute   int         // replies to lose
-	drop   int         // commands to fail before they do anything
+	w       *World
+	header  int     // buckets that it was set up with; 0: by nobody yet
+	follows *Server // what it took the place of
+	run     string
+	mem     *memstore.Store
+	since   time.Duration // when it came, or was wiped
+	offset  time.Duration // of its clock against the nodes', at slewAt
+	slew    float64       // what it gains since then
+	slewAt  time.Duration
+	gone    bool // it will never answer again
+	down    bool // nobody can reach it
+	full    bool // no memory: writes fail
+	still   bool // a primary without enough replicas: writes fail (G3)
+	slow    time.Duration
+	cut     map[int]int // buckets on a shard that is away
+	mute    int         // replies to lose
+	drop    int         // commands to fail before they do anything
 
 	loseWrites, failWrites int           // the same for commits alone; for stories
 	passWrites             int           // commits that pass before those that fail
@@ -41,7 +45,7 @@ type Server struct {
 func (w *World) newServer(im *memstore.Image, offset time.Duration) *Server {
 	w.servers++
 	s := &Server{w: w, run: "run" + string(rune('0'+w.servers%10)) + strings.Repeat("'", w.servers/10), since: w.Now, offset: offset, cut: map[int]int{}}
-	s.mem = memstore.New(memstore.Options{Buckets: w.Buckets, Server: s.run, Now: w.time, Clock: s.clock})
+	s.mem = memstore.New(memstore.Options{Buckets: 2 * w.Buckets, Server: s.run, Now: w.time, Clock: s.clock})
 	if im != nil {
 		s.mem.Restart(s.run, im)
 	}
@@ -54,14 +58,18 @@ func (s *Server) name(run string) {
 	s.mem.Restart(run, s.mem.Image())
 }
 
-func (s *Server) clock() Micros { return s.w.time().Add(s.offset).UnixMicro() }
-
 // Replace ends the server and puts another one in its place.
 func (w *World) Replace(im *memstore.Image, offset time.Duration) {
 	old := w.server
 	old.gone = true
 	w.server = w.newServer(im, offset)
-	w.server.down = old.down
+	w.server.down, w.server.follows = old.down, old
+	if im != nil {
+		w.server.header = old.header
+	}
+	if w.slewing {
+		w.slewing, w.stepped = false, w.Now
+	}
 	w.note("store: %s follows %s", w.server.run, old.run)
 }
 
@@ -73,9 +81,9 @@ var (
 )
 
 const (
-	opTime     = 1400 * time.Millisecond // for one operation, retries included
-	stepLimit  = Micros(1_000_000)       // how much later than it can be a commit may happen
-	standstill = 3 * time.Second         // a node that finds such a gap may have slept
+	opTime    = 1400 * time.Millisecond // for one operation, retries included
+	stepLimit = Micros(1_000_000)       // how much later than it can be a commit may happen
+	drift     = 1e-3                    // how much faster or slower two clocks may run
 )
 
 // A conn is a node's side of the store: the same optimistic transactions as
@@ -86,8 +94,11 @@ type conn struct {
 	n  *Node
 	to *Server // nil: whatever is current
 
-	guard  *guard.Guard  // the real one
-	ticked time.Duration // when the node last found itself running
+	guard    *guard.Guard   // the real one
+	verified map[int]string // by bucket: the generation that the header was read for
+	differs  bool           // this node disagrees with the header
+	ticked   time.Duration  // when the node last found itself running, by its own clock
+	slept    time.Duration  // what it knew of its sleep then
 }
 
 func (c *conn) server() *Server {
@@ -97,31 +108,22 @@ func (c *conn) server() *Server {
 	return c.w.server
 }
 
-// local is the node's own clock, which stands still while its host sleeps.
-func (c *conn) local(d time.Duration) guard.Local { return (d - c.n.slept).Microseconds() }
-
-// tick is called each second: a node that finds a gap may have slept.
-func (c *conn) tick() {
-	if c.w.Now-c.ticked > standstill {
-		c.guard.Slept()
-	}
-	c.ticked = c.w.Now
-}
-
 // oldNow is what the clock behind an earlier generation shows now (R6).
-func (c *conn) oldNow(gen string) (Micros, bool) { return c.guard.OldNow(gen, c.local(c.w.Now)) }
+func (c *conn) oldNow(gen string) (Micros, bool) { return c.guard.OldNow(gen, c.local()) }
 
 // A verdict is what became of a command at the server.
 type verdict struct {
-	err  error
-	run  string
-	now  Micros
-	peek ownership.Peek
-	hit  bool
-	rows []ownership.Walked
-	next string
-	ok   bool // committed, or nothing to commit
+	err    error
+	run    string
+	now    Micros
+	header int
+	peek   ownership.Peek
+	hit    bool
+	rows   []ownership.Walked
+	next   string
+	ok     bool // committed, or nothing to commit
 
+	at      time.Duration // when it came, by the node's own clock
 	reading guard.Reading
 	trust   guard.Verdict
 }
@@ -133,7 +135,7 @@ func (c *conn) send(ctx context.Context, b int, write bool, do func(*Server) ver
 		return v, 0, err
 	}
 	s, r, given := c.server(), newReply[verdict](c.w.Loop), false
-	sent = c.w.Now
+	sent = c.n.own()
 	d, arrives := c.w.net.leg(c.n.Name, "store")
 	d += c.w.between("store", 0, s.slow) + s.delay
 	if arrives {
@@ -175,7 +177,7 @@ func (c *conn) send(ctx context.Context, b int, write bool, do func(*Server) ver
 	}
 	limit := opTime
 	if at, ok := ctx.Deadline(); ok {
-		limit = min(limit, max(at.Sub(c.w.time()), time.Microsecond))
+		limit = min(limit, max(at.Sub(c.n.now()), time.Microsecond))
 	}
 	v, ok := r.await(limit)
 	given = true
@@ -183,18 +185,19 @@ func (c *conn) send(ctx context.Context, b int, write bool, do func(*Server) ver
 		return v, sent, errAway
 	}
 	if v.now != 0 {
-		v.reading = guard.Reading{Server: v.run, Now: v.now, Sent: c.local(sent), Received: c.local(c.w.Now)}
+		v.reading = guard.Reading{Server: v.run, Now: v.now, Sent: sent.Microseconds(), Received: c.local()}
+		v.at = c.n.own()
 		v.trust = c.guard.Time(v.reading)
 	}
 	return v, sent, v.err
 }
 
 // Buckets implements ownership.Store.
-func (c *conn) Buckets() int { return c.w.Buckets }
+func (c *conn) Buckets() int { return c.n.buckets }
 
 // Update implements ownership.Store.
 func (c *conn) Update(ctx context.Context, b int, sel ownership.Select, rule func(*ownership.Tx) error) error {
-	ctx, _ = c.w.within(ctx, opTime)
+	ctx, _ = c.n.within(ctx, opTime)
 	if sel.Roster {
 		return c.atOnce(ctx, b, rule)
 	}
@@ -234,12 +237,12 @@ func (c *conn) see(ctx context.Context, b int, rule func(*ownership.Tx) error) (
 		if err != nil {
 			return nil, err
 		}
-		t.sent, t.tx.Sent = sent, start.Add(sent)
+		t.sent, t.got, t.tx.Sent = sent, v.at, start.Add(sent)
 		switch doubt, sure := c.guard.Judge(b, known, v.reading, t.state); {
 		case !sure || v.trust == guard.Unsure:
 			return nil, nil
 		case doubt == told:
-			return t, nil
+			return t, c.agree(ctx, b, t.state.Gen)
 		default:
 			told = doubt
 		}
@@ -249,7 +252,7 @@ func (c *conn) see(ctx context.Context, b int, rule func(*ownership.Tx) error) (
 // watch is what a node does each second beside everything else: it looks at a
 // bucket and keeps the record of its watch, like the store on Redis.
 func (c *conn) watch(b int) {
-	ctx, _ := c.w.within(context.Background(), opTime)
+	ctx, _ := c.n.within(context.Background(), opTime)
 	known := c.guard.Known(b)
 	var t *transaction
 	v, sent, err := c.send(ctx, b, false, func(s *Server) verdict {
@@ -261,10 +264,10 @@ func (c *conn) watch(b int) {
 		})
 		return verdict{now: t.now}
 	})
-	if err != nil {
+	if err != nil || c.differs {
 		return
 	}
-	t.sent = sent
+	t.sent, t.got = sent, v.at
 	c.guard.Watched(b, v.reading, t.watch)
 	switch doubt, sure := c.guard.Judge(b, known, v.reading, t.state); {
 	case doubt != "":
@@ -281,7 +284,10 @@ func (c *conn) atOnce(ctx context.Context, b int, rule func(*ownership.Tx) error
 	if s.gone || s.down || s.cut[b] > 0 || s.full || s.still || c.w.net.cut[[2]string{c.n.Name, "store"}] > 0 {
 		return errAway
 	}
-	known, now := c.guard.Known(b), c.local(c.w.Now)
+	if c.differs {
+		return errDisagrees
+	}
+	known, now := c.guard.Known(b), c.local()
 	reading := guard.Reading{Server: s.run, Now: s.clock(), Sent: now, Received: now}
 	c.guard.Time(reading)
 	before := s.state(b)
@@ -290,7 +296,7 @@ func (c *conn) atOnce(ctx context.Context, b int, rule func(*ownership.Tx) error
 		return errContended
 	}
 	err := s.mem.Update(context.Background(), b, ownership.Select{}, func(tx *ownership.Tx) error {
-		tx.Doubt = doubt
+		tx.Doubt, tx.Sent = doubt, c.n.now()
 		return rule(tx)
 	})
 	if after := s.state(b); err == nil && after != before {
@@ -316,8 +322,9 @@ type transaction struct {
 	now   Micros
 	state guard.State     // the bucket before the rule
 	watch ownership.Watch // likewise
-	sent  time.Duration
-	ruled error // what the rule returned
+	sent  time.Duration   // by the node's own clock
+	got   time.Duration   // likewise, when the view came
+	ruled error           // what the rule returned
 }
 
 var errDry = errors.New("read only")
@@ -328,7 +335,7 @@ func (c *conn) read(s *Server, b int, doubt ownership.Cause, rule func(*ownershi
 	err := s.mem.Update(context.Background(), b, ownership.Select{}, func(at *ownership.Tx) error {
 		rec := newReads(at)
 		tx := ownership.NewTx(rec)
-		tx.Sent, tx.Now, tx.Server, tx.Bucket, tx.Meta, tx.Doubt = c.w.time(), at.Now, at.Server, at.Bucket, at.Meta, doubt
+		tx.Sent, tx.Now, tx.Server, tx.Bucket, tx.Meta, tx.Doubt = c.n.now(), at.Now, at.Server, at.Bucket, at.Meta, doubt
 		t.tx, t.read, t.now, t.watch = tx, rec, at.Now, ownership.ReadWatch(at)
 		t.ruled = rule(tx)
 		if err := ownership.Audit(tx); err != nil {
@@ -347,11 +354,12 @@ func (c *conn) read(s *Server, b int, doubt ownership.Cause, rule func(*ownershi
 // same server answers and has forgotten nothing, and its clock shows a time
 // that can be true.
 func (c *conn) commit(ctx context.Context, b int, t *transaction) (ok bool, err error) {
-	elapsed := c.local(c.w.Now) - c.local(t.sent)
-	latest := t.now + elapsed + elapsed/1000 + stepLimit
+	elapsed := (c.n.own() - t.sent).Microseconds()
+	latest := t.now + Micros(float64(elapsed)*(1+drift)) + stepLimit
 	notAfter := t.tx.Out.NotAfter
 	if at, ok := ctx.Deadline(); ok {
-		if by := t.now + at.Sub(c.w.time()).Microseconds(); notAfter == 0 || by < notAfter {
+		least := float64((c.n.own() - t.got).Microseconds()) * (1 - drift)
+		if by := t.now + Micros(least) + at.Sub(c.n.now()).Microseconds(); notAfter == 0 || by < notAfter {
 			notAfter = by
 		}
 	}
@@ -384,7 +392,7 @@ func (c *conn) commit(ctx context.Context, b int, t *transaction) (ok bool, err 
 
 // Peek implements ownership.Store.
 func (c *conn) Peek(ctx context.Context, b int, h ownership.Hint) (ownership.Peek, bool, error) {
-	ctx, _ = c.w.within(ctx, opTime)
+	ctx, _ = c.n.within(ctx, opTime)
 	known, clear := c.guard.Commits(b)
 	if !clear {
 		return ownership.Peek{}, false, nil
@@ -403,7 +411,7 @@ func (c *conn) Peek(ctx context.Context, b int, h ownership.Hint) (ownership.Pee
 
 // Walk implements ownership.Store.
 func (c *conn) Walk(ctx context.Context, b int, cursor string, n int) ([]ownership.Walked, string, error) {
-	ctx, _ = c.w.within(ctx, opTime)
+	ctx, _ = c.n.within(ctx, opTime)
 	v, _, err := c.send(ctx, b, false, func(s *Server) verdict {
 		rows, next, err := s.mem.Walk(context.Background(), b, cursor, n)
 		slices.SortFunc(rows, func(x, y ownership.Walked) int { return strings.Compare(x.Key.String(), y.Key.String()) })

@@ -37,7 +37,8 @@ func (s *Story) Do(line string) string {
 		s.ask(args)
 	case "run":
 		s.w.Run(args.duration(0))
-	case "freeze", "thaw", "kill", "boot", "leave":
+	case "freeze", "thaw", "sleep", "wake", "kill", "boot", "leave":
+		s.w.other = args.num("buckets", 0)
 		s.host(verb, args.word(0))
 	case "cut", "mend":
 		by := map[string]int{"cut": 1, "mend": -1}[verb]
@@ -131,7 +132,7 @@ func (w words) text(name, otherwise string) string {
 func (s *Story) cluster(a words) {
 	s.procs = map[string]*Proc{}
 	s.w = NewWorld(Setup{Seed: 1, Still: true, Nodes: a.num("nodes", 1), Buckets: a.num("buckets", 1), Lease: a.span("lease", 15*time.Second),
-		Lag: a.span("lag", 0), Slack: a.span("slack", 0), Hostnames: a.has("hostnames"), PlaceLimit: int64(a.num("limit", 0))})
+		Lag: a.span("lag", 0), Slack: a.span("slack", 0), Chunk: a.num("chunk", 0), Hostnames: a.has("hostnames"), PlaceLimit: int64(a.num("limit", 0))})
 	for i, v := range strings.Split(a.text("leases", ""), ",") {
 		if v != "" {
 			n := s.w.nodes[i]
@@ -157,6 +158,7 @@ func (s *Story) worker(a words) {
 	k.Build, k.Close, k.Idle = a.span("build", k.Build), a.span("close", k.Close), a.span("idle", time.Hour)
 	k.Hostname, k.Env, k.Takeover, k.BindEpoch = a.text("host", ""), a.text("env", ""), a.text("takeover", ""), int64(a.num("epoch", 0))
 	k.Namespaces = strings.Split(a.text("ns", "/t"), ",")
+	k.Go = a.has("go")
 	k.KeepRows, k.Lags = a.has("keeps-rows"), a.has("lags")
 	k.Drain = a.span("drain", k.Drain)
 	switch a.text("client", "0.16") {
@@ -210,6 +212,10 @@ func (s *Story) host(verb, name string) {
 			n.Freeze()
 		case "thaw":
 			n.Thaw()
+		case "sleep":
+			n.Sleep()
+		case "wake":
+			n.Wake()
 		case "kill":
 			n.Kill()
 		case "boot":
@@ -244,21 +250,31 @@ func (s *Story) store(a words) {
 	num := func() int { return must(strconv.Atoi(a.word(1))) }
 	switch a.word(0) {
 	case "wipe":
-		srv.mem.Wipe()
+		srv.wipe()
 	case "save":
 		s.saved = srv.mem.Image()
 	case "restart":
-		w.Replace(srv.mem.Image(), srv.offset+a.span("skew", 0))
-	case "return": // of the first server, with what its replica has by now
-		w.Replace(srv.mem.Image(), srv.offset)
+		w.Replace(srv.mem.Image(), srv.ahead()+a.span("skew", 0))
+	case "rewind": // an older image under the same identity
+		srv.mem.Restart(srv.run, s.saved)
+	case "slew": // a share of time that its clock gains, for a while
+		rate := must(strconv.ParseFloat(strings.TrimSuffix(a.word(1), "%"), 64))
+		srv.rate(rate / 100)
+		w.At(a.span("for", time.Minute), func() { srv.rate(0) })
+	case "return": // of the first server, with what its replica has by now or it was saved with
+		im := srv.mem.Image()
+		if a.has("saved") {
+			im = s.saved
+		}
+		w.Replace(im, srv.ahead())
 		w.server.name("run1")
 		s.say("it is run1 again")
 	case "empty":
-		w.Replace(nil, srv.offset)
+		w.Replace(nil, srv.ahead())
 	case "restore":
-		w.Replace(s.saved, srv.offset+a.span("skew", 0))
+		w.Replace(s.saved, srv.ahead()+a.span("skew", 0))
 	case "step":
-		srv.offset += a.duration(1)
+		srv.step(a.duration(1))
 	case "away":
 		srv.down = true
 	case "back":
@@ -377,6 +393,9 @@ func (s *Story) call(verb string, a words) {
 			s.say("released %d", freed)
 		}
 	})
+	if a.has("later") {
+		return
+	}
 	for limit := s.w.Now + 15*time.Second; !r.said && s.w.Step(limit); {
 		s.w.check.look()
 	}

@@ -27,6 +27,7 @@ type Kind struct {
 	KeepRows   bool          // ... and keeps its placement
 	Lags       bool          // looks at the audience up to a second before the rest (thread pool)
 	Drain      time.Duration // own deadline on SIGTERM
+	Go         bool          // the real Go SDK, not the model of the Python client
 }
 
 // Today is the current client.
@@ -71,7 +72,11 @@ type Proc struct {
 	queue     []directory.Release
 	flushing  bool
 	nudge     func()
-	hops      int // nodes taken in turn
+	next      time.Duration // when it calls again by itself
+	hops      int           // nodes taken in turn
+
+	sdk     *goSDK        // the Go SDK, if it runs here
+	granted time.Duration // the latest end of a lease that it was told of
 }
 
 // An Instance is the live object of an id in a process.
@@ -109,6 +114,10 @@ func (w *World) Spawn(name, url string, k Kind) *Proc {
 
 // Start begins the client's loop.
 func (p *Proc) Start() {
+	if p.Go {
+		p.startGo()
+		return
+	}
 	p.w.Go(&p.Host, p.loop)
 	p.w.Go(&p.Host, p.sweep)
 }
@@ -130,6 +139,7 @@ func (p *Proc) loop() {
 
 // pause waits until d has passed or something wants a call at once.
 func (p *Proc) pause(d time.Duration) {
+	p.next = p.w.Now + d
 	p.nudge = p.w.waker()
 	p.w.At(d, p.nudge)
 	p.w.park()
@@ -304,7 +314,7 @@ func (p *Proc) BeatAt(n *Node) answer {
 				p.acks = append(p.acks, m.MsgID)
 			}
 		}
-	case directory.Superseded:
+	case ownership.Superseded:
 		p.super = true
 		p.w.note("%s: superseded", p.Name)
 		p.abortAll()

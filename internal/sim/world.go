@@ -1,13 +1,11 @@
 package sim
 
 import (
-	"context"
 	"fmt"
 	"hash/fnv"
 	"math/rand/v2"
 	"time"
 
-	"pinboard/internal/memstore"
 	"pinboard/internal/ownership"
 )
 
@@ -25,6 +23,7 @@ type Setup struct {
 	Lag        time.Duration // added to cold starts (G3)
 	Hostnames  bool
 	PlaceLimit int64
+	Chunk      int  // rows restated in one commit; 0: the default
 	Still      bool // a story: every message takes a millisecond, nothing is random
 }
 
@@ -33,19 +32,24 @@ type Setup struct {
 type World struct {
 	*Loop
 	Setup
-	nodes    []*Node
-	procs    []*Proc // every process ever started
-	listen   map[string]*Proc
-	server   *Server // what a new connection reaches
-	servers  int
-	net      *network
-	check    *checker
-	trace    trace
-	streams  map[string]*rand.Rand
-	healing  bool
-	stepped  time.Duration   // when the clock of the store last did
-	snapshot *memstore.Image // an older image of the store
-	texts    uint64          // counts session ids and secrets
+	nodes   []*Node
+	procs   []*Proc // every process ever started
+	listen  map[string]*Proc
+	server  *Server // what a new connection reaches
+	servers int
+	net     *network
+	check   *checker
+	trace   trace
+	streams map[string]*rand.Rand
+	healing bool
+	closes  time.Duration // the longest close under way when everything healed
+	stepped time.Duration // when the clock of the store last did
+	level   time.Duration // what steps and slews of the store's clock have come to
+	slewing bool          // the clock of the store is being slewed
+	saved   []*snapshot   // older images of the store
+	other   int           // buckets that the next node to come up has; 0: as all
+	boots   int           // nodes that came up so far
+	texts   uint64        // counts session ids and secrets
 }
 
 // NewWorld returns a running cluster without workers.
@@ -87,7 +91,7 @@ func (w *World) chance(purpose string, p float64) bool {
 	return p > 0 && w.rand(purpose).Float64() < p
 }
 
-// time is the monotonic clock of all machines.
+// time is the monotonic clock of all machines that do not sleep.
 func (w *World) time() time.Time { return start.Add(w.Now) }
 
 // Run lets d pass; the checker looks after every step.
@@ -99,30 +103,6 @@ func (w *World) Run(d time.Duration) {
 		}
 	}
 	w.check.look()
-}
-
-// A bound is a context that ends by the fake clock.
-type bound struct {
-	context.Context
-	w   *World
-	end time.Duration
-}
-
-func (w *World) within(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
-	end := w.Now + d
-	if at, ok := ctx.Deadline(); ok {
-		end = min(end, at.Sub(start))
-	}
-	return bound{context.Background(), w, end}, func() {}
-}
-
-func (b bound) Deadline() (time.Time, bool) { return start.Add(b.end), true }
-
-func (b bound) Err() error {
-	if b.w.Now >= b.end {
-		return context.DeadlineExceeded
-	}
-	return nil
 }
 
 // A trace is everything that happened, as a sum and, if kept, as text.

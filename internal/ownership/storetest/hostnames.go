@@ -36,6 +36,52 @@ type hostBinding struct {
 	env   string
 	epoch int64
 	wait  time.Duration // no new ids before
+
+	claim *hostClaim // another env that nobody has lived up to yet, or env itself while unproven
+}
+
+// A hostClaim is a registration whose worker has not beaten yet.
+type hostClaim struct {
+	env   string
+	epoch int64
+	by    time.Duration
+}
+
+// now drops a claim whose time is over.
+func (b *hostBinding) now(at time.Duration) {
+	if b.claim != nil && at >= b.claim.by && b.claim.env != b.env {
+		b.claim = nil
+	}
+}
+
+// judge is the specification's answer to a registration.
+func (b *hostBinding) judge(env string, epoch int64, at time.Duration) (held, wait bool) {
+	if b == nil || b.env == env || b.claim != nil && b.claim.env == env {
+		return false, false
+	}
+	if b.claim != nil {
+		return false, epoch <= b.claim.epoch && at < b.claim.by
+	}
+	return epoch <= b.epoch, false
+}
+
+// take notes an accepted one.
+func (b *hostBinding) take(env string, epoch int64, by time.Duration) {
+	switch {
+	case b.claim == nil && b.env == env:
+		b.epoch = max(b.epoch, epoch)
+	case b.claim != nil && b.claim.env == env:
+		b.claim.epoch, b.claim.by = max(b.claim.epoch, epoch), by
+		if b.env == env {
+			b.epoch = b.claim.epoch
+		}
+	case b.env == env:
+		if epoch > b.claim.epoch {
+			b.epoch, b.claim = epoch, nil
+		}
+	default:
+		b.claim = &hostClaim{env, epoch, by}
+	}
 }
 
 type hostProc struct {
@@ -134,20 +180,25 @@ func (tr *hostTrace) register(name string) {
 	w := &p.reg.Worker
 	tr.note("register %s %s=%s@%d holding %v: %v %v", w.ClientID, w.Hostname, w.Env, w.BindEpoch, p.holds, g.Duplicates, err)
 	b := tr.bindings[w.Hostname]
-	refused := b != nil && (w.BindEpoch < b.epoch || w.BindEpoch == b.epoch && b.env != w.Env)
-	if refused != errors.As(err, new(ownership.Conflict)) || err != nil && !refused {
-		tr.fail("registration at %+v: %v, want a conflict %v", b, err, refused)
+	if b != nil {
+		b.now(tr.now)
 	}
-	if err != nil {
-		return
+	held, wait := b.judge(w.Env, w.BindEpoch, tr.now)
+	past := p.session != "" || len(p.holds) > 0
+	if wait != errors.As(err, new(ownership.Wait)) || (held && !past) != errors.As(err, new(ownership.Conflict)) ||
+		(held && past) != errors.As(err, new(ownership.Superseded)) || err != nil && !held && !wait {
+		tr.fail("registration at %+v: %v, want held %v, wait %v, past %v", b, err, held, wait, past)
 	}
 	switch {
+	case held && past:
+		tr.stop(p)
+		return
+	case err != nil:
+		return
 	case b == nil:
-		tr.bindings[w.Hostname] = &hostBinding{env: w.Env, epoch: w.BindEpoch}
-	case b.env != w.Env:
-		*b = hostBinding{env: w.Env, epoch: w.BindEpoch, wait: tr.now + Lease}
+		tr.bindings[w.Hostname] = &hostBinding{env: w.Env, epoch: w.BindEpoch, claim: &hostClaim{w.Env, w.BindEpoch, tr.now + Lease}}
 	default:
-		b.epoch = max(b.epoch, w.BindEpoch)
+		b.take(w.Env, w.BindEpoch, tr.now+Lease)
 	}
 	p.session, p.until = g.Session, tr.now+g.ExpiresIn
 	for _, d := range g.Duplicates { // quit at once; the release says so
@@ -162,12 +213,18 @@ func (tr *hostTrace) beat(p *hostProc) {
 	tr.note("beat %s: %d messages, %v", p.reg.Worker.ClientID, len(g.Messages), err)
 	w := &p.reg.Worker
 	b := tr.bindings[w.Hostname]
+	b.now(tr.now)
+	if err == nil && b.claim != nil && b.claim.env == w.Env { // lived up to
+		if b.env != w.Env {
+			*b = hostBinding{env: w.Env, epoch: b.claim.epoch, wait: tr.now + Lease}
+		}
+		b.claim = nil
+	}
 	forgotten := tr.now >= p.until+10*Lease && errors.As(err, new(directory.Reregister))
-	if over := errors.As(err, new(directory.Superseded)); over != (b.env != w.Env) && !forgotten {
+	if over := errors.As(err, new(ownership.Superseded)); over != (b.env != w.Env && (b.claim == nil || b.claim.env != w.Env)) && !forgotten {
 		tr.fail("superseded %v while %s is %+v", over, w.Hostname, b)
 	} else if over {
-		p.over, p.session, p.until = true, "", tr.now
-		clear(p.holds) // it aborts everything before it serves another request
+		tr.stop(p)
 		return
 	}
 	switch {
@@ -182,6 +239,13 @@ func (tr *hostTrace) beat(p *hostProc) {
 			delete(p.holds, k)
 		}
 	}
+}
+
+// stop ends a superseded process for good: it aborts everything before it
+// serves another request.
+func (tr *hostTrace) stop(p *hostProc) {
+	p.over, p.session, p.until = true, "", tr.now
+	clear(p.holds)
 }
 
 // live reports whether p may still serve k by its own lease.

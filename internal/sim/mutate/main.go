@@ -76,6 +76,14 @@ func run(ctx context.Context, only, write string) error {
 	}
 	fmt.Printf("%d faults, %d caught, %d not\n", n, n-unseen, unseen)
 	if write != "" {
+		old, err := os.ReadFile(write)
+		if err != nil && !os.IsNotExist(err) {
+			return err
+		}
+		// What follows is internal/mutants' part of the page.
+		if at := strings.Index(string(old), foundGuards); at >= 0 {
+			table.WriteString("\n" + string(old[at:]))
+		}
 		if err := os.WriteFile(write, []byte(table.String()), 0o644); err != nil {
 			return err
 		}
@@ -85,6 +93,8 @@ func run(ctx context.Context, only, write string) error {
 	}
 	return nil
 }
+
+const foundGuards = "## Guards found by a script"
 
 const header = `# Faults put into the shipped code, and who notices
 

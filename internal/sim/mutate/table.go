@@ -11,6 +11,7 @@ const (
 	lookup   = dir + "lookup.go"
 	orders   = dir + "orders.go"
 	scope    = dir + "scope.go"
+	binding  = dir + "binding.go"
 	place    = dir + "place.go"
 	collect  = dir + "collect.go"
 	recheck  = dir + "recheck.go"
@@ -54,7 +55,7 @@ var faults = []fault{
 	one("R1", "a new generation mints just above the last epoch it knows", rules, "pinboard.Epoch(tx.Now+longest), lostMints", "pinboard.Epoch(tx.Now+longest), Micros(0)"),
 	one("R1", "epochs do not follow the clock", memory, "max(b.last+1, pinboard.Epoch(now), m.Seen+1)", "max(b.last+1, m.Seen+1)"),
 	one("R1", "epochs seen by the node do not count", memory, "max(b.last+1, pinboard.Epoch(now), m.Seen+1)", "max(b.last+1, pinboard.Epoch(now))"),
-	one("R2", "a hit does not confirm the row", lookup, "if !mine && (row.Nonce != Nonce{} || row.Since != 0) {", "if false && !mine {"),
+	one("R2", "a hit does not confirm the row", lookup, "if !mine && (row.Nonce != Nonce{} || row.Since != 0 && row.Wind == 0) {", "if false && !mine {"),
 	one("R2", "the creator's own look after a lost reply confirms", lookup, "mine := row.Nonce != Nonce{} && row.Nonce == q.Nonce", "mine := false"),
 	one("R3", "a confirmed row is taken back after a failed connect", release, "row.Kind != Placed || row.Epoch != epoch || nonce == (Nonce{}) || row.Nonce != nonce {", "row.Kind != Placed || row.Epoch != epoch {"),
 	one("R3", "a refused new placement is not taken back", report, "if p.Fresh && d.releaseFresh(ctx, p) {", "if p.Fresh {"),
@@ -88,6 +89,7 @@ var faults = []fault{
 	one("G3", "the lag of replicas is not waited for", rules, "Cold: tx.Now + longest + p.Lag,", "Cold: tx.Now + longest,"),
 	one("G4", "a stepped clock changes nothing", rules, "	case tx.Doubt != \"\":\n		p.generation(tx, longest, tx.Doubt)\n", ""),
 	one("G4", "each reading is compared with the last one alone", watcher, "	from := r.Received - window - pause\n", "	from := r.Received\n"),
+	one("G4", "a node takes its own sleep for a step of the store's clock", guards, "(s.slept || g.dozed())", "s.slept"),
 	one("G4", "a slow reply may hide a step", watcher, "	case hi-w.leastLo.best() > limit+spare:\n		return Unsure, false\n", ""),
 	one("G4", "a step while the node slept is believed to be its own sleep", judge, "	case r.Received-s.asked > vouching:\n		return ownership.ClockStepped, true\n	}\n	return \"\", false", "	}\n	return \"\", true"),
 	one("G4", "a record of before the sleep vouches for it", judge, "w.Until >= s.wake", "true"),
@@ -124,11 +126,22 @@ var faults = []fault{
 	one("F4", "deliveries do not age the deadline", orders, "d := time.Duration(max(left, 0)) * time.Microsecond", "d := time.Duration(max(15*second, left-left)) * time.Microsecond"),
 
 	one("H1", "a displaced binding does not wait", scope, "return b != nil && tx.Now < b.Wait && b", "return b != nil && false && b"),
-	one("H2", "superseded although a binding is left", scope, "		if b.Env == w.EnvOf(ns) {\n			return \"\", 0, false\n		}\n", ""),
+	one("H2", "superseded although a binding is left", scope, "		if own := w.EnvOf(ns); b.Env == own || b.InForce() == own {\n			return \"\", 0, false\n		}\n", ""),
 	one("H2", "never superseded", scope, "		env, epoch, yes = b.Env, b.Epoch, true\n", ""),
 	one("H3", "anybody may place an id that another hostname took over", scope, "return row.Claim != \"\" && row.Claim != host && since != 0 && tx.Now < since+tx.Meta.Longest", "return false"),
-	one("H3", "two busy hostnames toss an id to and fro", scope, "if row.Taken != 0 && row.Taken <= tx.Now && tx.Now < row.Taken+takeoverRest*tx.Meta.Longest && row.Claim == \"\" {", "if false {"),
-	one("H3", "a takeover does not wind the owner down", scope, "			p.wind(tx, k, row, s, tx.Now+tx.Meta.Longest, msgID)\n", "			tx.PutRow(k, *row)\n"),
+	one("H3", "two busy hostnames toss an id to and fro", scope, "	case row.Taken != 0 && row.Taken <= tx.Now && tx.Now < row.Taken+takeoverRest*tx.Meta.Longest && row.Claim == \"\":\n", "	case false:\n"),
+	one("H3", "a takeover starts although nobody could have the id", scope, "	case row.Claim == \"\" && !p.placeable(tx, tx.Session(q.Heir), q.Host, k.Env, q.NS):\n", "	case false:\n"),
+	one("H3", "an operator's long wind-down holds a takeover up", scope, "if row.Wind == 0 || row.Wind > due {", "if row.Wind == 0 {"),
+	one("H1", "a registration displaces at once", scope, "		tx.PutBinding(k, b.claim(env, w.BindEpoch, tx.Now+tx.Meta.Longest))\n", "		tx.PutBinding(k, &Binding{Env: env, Epoch: w.BindEpoch})\n"),
+	one("H1", "a claim that nobody lives up to stays", binding, "if b != nil && b.By != 0 && now >= b.By && b.Was != \"\" {", "if false {"),
+	one("H1", "each bucket decides for itself who has the hostname", sessions, "		home, e.Decided = b, true\n", "		home = b\n"),
+	one("H1", "an id of the old env is free at once when its process changes env", register, "	p.elsewhere(tx, s, e)\n", ""),
+	one("H2", "who has lost every binding is refused without end", scope, "	case past:\n		return by\n", ""),
+	one("R6", "a hit at an owner that closes takes its release's right", lookup, "if row.Nonce = (Nonce{}); row.Wind == 0 {", "if row.Nonce = (Nonce{}); true {"),
+	one("H3", "a takeover does not wind the owner down", scope, "		p.wind(tx, k, row, s, due, q.MsgID)\n", "		tx.PutRow(k, *row)\n"),
 	one("H4", "a binding cannot be deleted", scope, "	tx.PutBinding(k, &Binding{Wait: tx.Now + tx.Meta.Longest})\n", ""),
 	one("H4", "what is bound after a deletion does not wait", scope, "	tx.PutBinding(k, &Binding{Wait: tx.Now + tx.Meta.Longest})\n", "	tx.PutBinding(k, nil)\n"),
+
+	one("SDK", "the lease is not looked at again behind Open", "worker/instance.go", "	switch l, now := in.h.look(); {\n	case l.expired(now):\n		return &leaseExpired\n	case l.ending(now):\n		return &closing\n	}\n", ""),
+	one("SDK", "the lease counts from the answer", "worker/session.go", "s.lease.renewed(sent, grant.ExpiresIn)", "s.lease.renewed(s.m.Now(), grant.ExpiresIn)"),
 }
