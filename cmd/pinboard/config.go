@@ -43,9 +43,10 @@ type Config struct {
 
 	DurabilityURL string `name:"durability-postgres-url" var:"PINBOARD_DURABILITY_POSTGRES_URL" placeholder:"URL" group:"Placement" help:"The workers' index of unfinished work. Not used by this version, which wakes no instance by itself; setting it logs a warning."`
 
-	TrustedProxies  TrustedProxies `var:"PINBOARD_TRUSTED_PROXIES" default:"private" placeholder:"CIDR,..." group:"Forwarding" help:"Peers whose X-Forwarded-* fields are believed: networks, private (RFC 1918 and fc00::/7, without loopback) or none."`
+	TrustedProxies  TrustedProxies `var:"PINBOARD_TRUSTED_PROXIES" default:"private" placeholder:"CIDR,..." group:"Forwarding" help:"Peers whose X-Forwarded-* fields are believed, such as the TLS front that says X-Forwarded-Proto: https. Networks and the words private (RFC 1918 and fc00::/7) and loopback (a front on the same host), separated by commas, or none."`
 	CORSOrigins     []string       `var:"PINBOARD_CORS_ORIGINS" placeholder:"ORIGIN" group:"Forwarding" help:"Browser origins that may read Pinboard's own errors; answers of workers are never touched."`
 	WorkerMaxConns  int            `var:"PINBOARD_WORKER_MAX_CONNS" default:"1024" group:"Forwarding" help:"Finite exchanges per worker and node at a time; streams do not count."`
+	InstanceMax     int            `name:"instance-max-conns" var:"PINBOARD_INSTANCE_MAX_CONNS" default:"0" group:"Forwarding" help:"Finite exchanges per instance and node at a time; 0 is half of the worker's, so that one hot id leaves room for the others."`
 	ConnectTimeout  time.Duration  `name:"connect-timeout-ms" var:"PINBOARD_CONNECT_TIMEOUT_MS" type:"ms" default:"2000" group:"Forwarding" help:"TCP connect to a worker, per address."`
 	ResponseTimeout time.Duration  `name:"response-timeout-ms" var:"PINBOARD_RESPONSE_TIMEOUT_MS" type:"ms" default:"300000" group:"Forwarding" help:"Wait for a worker's response head; 0 is for ever."`
 	PoolIdle        time.Duration  `name:"pool-idle-ms" var:"PINBOARD_POOL_IDLE_MS" type:"ms" default:"4000" group:"Forwarding" help:"Idle connections to workers close after this; keep it under the worker's own keep-alive (uvicorn: 5 s)."`

@@ -81,6 +81,7 @@ func TestBadValues(t *testing.T) {
 		{"T PINBOARD_CORS_ORIGINS=example.com", "", "PINBOARD_CORS_ORIGINS: want scheme://host[:port] or * (entry 1)"},
 		{"T PINBOARD_CORS_ORIGINS=https://a.example,https://u:" + secret + "@b.example", "", "PINBOARD_CORS_ORIGINS: want scheme://host[:port] or * (entry 2)"},
 		{"T PINBOARD_CORS_ORIGINS=https://a.example/", "", `PINBOARD_CORS_ORIGINS: want scheme://host[:port] or *`},
+		{"T PINBOARD_INSTANCE_MAX_CONNS=1025", "", "PINBOARD_INSTANCE_MAX_CONNS: want 0 to 1024 (PINBOARD_WORKER_MAX_CONNS), got 1025"},
 		{"T PINBOARD_WORKER_MAX_CONNS=0", "", "PINBOARD_WORKER_MAX_CONNS: want at least 1, got 0"},
 		{"T PINBOARD_CONNECT_TIMEOUT_MS=0", "", "PINBOARD_CONNECT_TIMEOUT_MS: want at least 1, got 0"},
 		{"T PINBOARD_HALF_CLOSE_GRACE_MS=0", "", "PINBOARD_HALF_CLOSE_GRACE_MS: want at least 1, got 0"},
@@ -158,6 +159,10 @@ func TestFlagWinsOverVariable(t *testing.T) {
 	}
 	if c.TrustedProxies == nil || len(c.TrustedProxies) != 0 {
 		t.Errorf("none trusts %v", c.TrustedProxies)
+	}
+	vars["PINBOARD_TRUSTED_PROXIES"] = "loopback, private,9.0.0.0/8"
+	if got := fmt.Sprint(parse(t, vars).TrustedProxies); got != "[127.0.0.0/8 ::1/128 10.0.0.0/8 172.16.0.0/12 192.168.0.0/16 fc00::/7 9.0.0.0/8]" {
+		t.Errorf("trusted: %s", got)
 	}
 	if got := fmt.Sprint(c.AdvertiseAllow, c.CORSOrigins); got != "[10.1.2.3/32 10.9.0.0/16] [https://a.example http://b.example:8080]" {
 		t.Error(got)

@@ -88,7 +88,7 @@ func newNode(c *Config, tokens *passport.Source, log *slog.Logger, lostLines fun
 		Observe: seen.exchange, Mistrusted: skews.mistrusted, Panic: seen.panicked, RequestIDs: log.Enabled(context.Background(), slog.LevelDebug),
 		HostnameAware: c.HostnameAware, Trusted: c.TrustedProxies, Affinity: c.Affinity.Affinity, CORSOrigins: c.CORSOrigins,
 		Lease: c.LeaseTTL, Limits: pinboard.LimitsFor(c.LeaseTTL), ConnectTimeout: c.ConnectTimeout, ResponseTimeout: responses, PoolIdle: c.PoolIdle,
-		HalfCloseGrace: c.HalfCloseGrace, WorkerMaxConns: c.WorkerMaxConns,
+		HalfCloseGrace: c.HalfCloseGrace, WorkerMaxConns: c.WorkerMaxConns, InstanceMaxConns: c.InstanceMax,
 		DialControl: func(network, address string, conn syscall.RawConn) error {
 			return n.policy.Control(context.Background(), network, address, conn)
 		},

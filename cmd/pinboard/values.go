@@ -54,20 +54,23 @@ func (p *Prefixes) UnmarshalText(text []byte) error {
 	return err
 }
 
-// UnmarshalText reads what Prefixes reads, or "private" or "none".
+// trustedWords stand for networks in a list of trusted proxies.
+var trustedWords = strings.NewReplacer(
+	"private", "10.0.0.0/8,172.16.0.0/12,192.168.0.0/16,fc00::/7",
+	"loopback", "127.0.0.0/8,::1/128",
+)
+
+// UnmarshalText reads what Prefixes reads with "private" and "loopback" among
+// its entries, or "none".
 func (p *TrustedProxies) UnmarshalText(text []byte) error {
-	switch s := strings.TrimSpace(string(text)); s {
-	case "none":
+	s := strings.TrimSpace(string(text))
+	if s == "none" {
 		*p = TrustedProxies{}
 		return nil
-	case "private":
-		s = "10.0.0.0/8,172.16.0.0/12,192.168.0.0/16,fc00::/7"
-		fallthrough
-	default:
-		list, err := parsePrefixes(s)
-		*p = list
-		return err
 	}
+	list, err := parsePrefixes(trustedWords.Replace(s))
+	*p = list
+	return err
 }
 
 func parsePrefixes(s string) ([]netip.Prefix, error) {
@@ -212,6 +215,8 @@ func (c *Config) checkForwarding() error {
 	switch {
 	case c.WorkerMaxConns < 1:
 		return fmt.Errorf("PINBOARD_WORKER_MAX_CONNS: want at least 1, got %d", c.WorkerMaxConns)
+	case c.InstanceMax < 0 || c.InstanceMax > c.WorkerMaxConns:
+		return fmt.Errorf("PINBOARD_INSTANCE_MAX_CONNS: want 0 to %d (PINBOARD_WORKER_MAX_CONNS), got %d", c.WorkerMaxConns, c.InstanceMax)
 	case c.ConnectTimeout == 0:
 		return errors.New("PINBOARD_CONNECT_TIMEOUT_MS: want at least 1, got 0")
 	case c.HalfCloseGrace == 0:

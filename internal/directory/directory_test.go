@@ -172,7 +172,8 @@ func TestAnIDHasOneOwnerOnAllNodes(t *testing.T) {
 
 func TestNothingIsPlacedInAColdBucketOrAnUnknownNamespace(t *testing.T) {
 	w := newWorld(t, 1)
-	w.refused(0, "a", pinboard.UnknownNamespace)
+	w.refused(0, "a", pinboard.ColdStart) // of a namespace that nobody knows: a new store proves nothing
+	w.refused(0, "", pinboard.UnknownNamespace)
 	p := w.proc("w1").register(0)
 	w.refused(0, "a", pinboard.ColdStart)
 	w.after(lease - time.Millisecond)
@@ -180,6 +181,22 @@ func TestNothingIsPlacedInAColdBucketOrAnUnknownNamespace(t *testing.T) {
 	w.after(time.Millisecond)
 	p.register(0).mustBeat(0)
 	w.place(0, "a")
+	_, err := w.nodes[0].Resolve(bg, directory.Request{Address: pinboard.Address{Namespace: "/other", ID: "a"}})
+	if !errors.Is(err, pinboard.UnknownNamespace) {
+		t.Errorf("once warm: %v", err)
+	}
+}
+
+// A refusal whose end is known says how far away that is.
+func TestARefusalKnowsItsEnd(t *testing.T) {
+	w := newWorld(t, 1)
+	w.proc("w1").register(0)
+	w.after(lease / 3)
+	var later directory.Later
+	_, err := w.nodes[0].Resolve(bg, directory.Request{Address: pinboard.Address{Namespace: "/threads", ID: "a"}})
+	if !errors.As(err, &later) || later.Refusal != pinboard.ColdStart || later.After != lease-lease/3 {
+		t.Errorf("cold: %v, %v", err, later.After)
+	}
 }
 
 func TestALateBeatNeverRevives(t *testing.T) {

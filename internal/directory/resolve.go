@@ -50,8 +50,29 @@ func (d *Directory) Resolve(ctx context.Context, r Request) (Placement, error) {
 	return p, nil
 }
 
+// A Later is a refusal whose reason ends after a while, if nothing else happens.
+type Later struct {
+	*pinboard.Refusal
+	After time.Duration
+}
+
+// Unwrap makes it the refusal that it is about.
+func (r Later) Unwrap() error { return r.Refusal }
+
+// refusing is a refusal with what the rule knew of its end.
+func refusing(f *ownership.Found, r *pinboard.Refusal) error {
+	if f.Free <= f.Now {
+		return r
+	}
+	return Later{r, time.Duration(f.Free-f.Now) * time.Microsecond}
+}
+
 // refusalOf is what the client may see of an error.
 func refusalOf(err error) error {
+	var timed Later
+	if errors.As(err, &timed) {
+		return timed
+	}
 	var r *pinboard.Refusal
 	if errors.As(err, &r) {
 		return r
@@ -94,7 +115,7 @@ func (d *Directory) lookup(ctx context.Context, b int, q ownership.Query) (f own
 	case err != nil:
 		return f, sent, err
 	case refusal != nil:
-		return f, sent, refusal
+		return f, sent, refusing(&f, refusal)
 	}
 	d.known.add(q.NS)
 	d.known.bind(q.Host, q.NS, f.Key.Env)
@@ -210,7 +231,7 @@ func (d *Directory) tryPlace(ctx context.Context, b int, q ownership.Query, w st
 	}
 	switch {
 	case refusal != nil:
-		return p, false, refusal
+		return p, false, refusing(&f, refusal)
 	case !ok:
 		return p, false, nil
 	case m != nil:

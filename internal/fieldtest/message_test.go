@@ -102,7 +102,8 @@ func TestFC22TrailersPass(t *testing.T) {
 			t.Errorf("%s: %q", path, m.Raw)
 		}
 	}
-	for _, te := range []string{"", "TE: trailers\r\n", "TE: trailers, deflate;q=0.5\r\n"} {
+	const listed = "Connection: TE\r\n"
+	for _, te := range []string{"", "TE: trailers\r\n", "TE: trailers\r\n" + listed, "TE: trailers, deflate;q=0.5\r\n" + listed} {
 		request := "POST /t/up HTTP/1.1\r\nHost: h\r\n" + te + "Transfer-Encoding: chunked\r\nTrailer: X-T\r\n\r\n5;x=y\r\nhello\r\n0\r\nX-T: 1\r\n" + unwanted + "\r\n"
 		m := n.do(request)
 		if !slices.Equal(m.Trailers, []rawtest.Field{{Name: "X-T", Value: "1"}}) {
@@ -112,7 +113,7 @@ func TestFC22TrailersPass(t *testing.T) {
 		if string(got.Body) != "hello" || !slices.Equal(got.Trailers, []rawtest.Field{{Name: "X-T", Value: "1"}}) || got.Get("Trailer") != "X-T" {
 			t.Errorf("the worker got %q", got.Raw)
 		}
-		if want := te != ""; got.Has("TE") != want || want && got.Get("TE") != "trailers" {
+		if want := strings.Contains(te, listed); got.Has("TE") != want || want && got.Get("TE") != "trailers" {
 			t.Errorf("TE arrived as %q for %q", got.Values("TE"), te)
 		}
 	}
@@ -305,7 +306,7 @@ func TestFC24OneReadingOfEveryAnswer(t *testing.T) {
 		"TE in HTTP/1.0":      {"HTTP/1.0 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", 502},
 		"bare LF":             {"HTTP/1.1 200 OK\nContent-Length: 0\n\n", 502},
 		"fold":                {"HTTP/1.1 200 OK\r\nX: a\r\n b\r\nContent-Length: 0\r\n\r\n", 502},
-		"space before colon":  {"HTTP/1.1 200 OK\r\nContent-Length : 0\r\n\r\n", 502},
+		"space before colon":  {"HTTP/1.1 200 OK\r\nContent-Length : 0\r\n\r\n", 200},
 		"NUL":                 {"HTTP/1.1 200 OK\r\nX: \x00\r\nContent-Length: 0\r\n\r\n", 502},
 		"no status":           {"HTTP/1.1 OK\r\n\r\n", 502},
 		"status 0200":         {"HTTP/1.1 0200 OK\r\nContent-Length: 0\r\n\r\n", 502},

@@ -8,6 +8,7 @@ import "bytes"
 // last chunk's line may take a body that is cut there for a whole one.
 type Body struct {
 	Framing Framing
+	Spaced  bool // trailers may have white space before a colon: a response's
 
 	left   int64
 	chunks Chunks
@@ -81,7 +82,7 @@ func (y *Body) AtLast() bool { return y.Framing == Chunked && y.chunks.Done() &&
 // begins at the same byte each time.
 func (y *Body) TakeLast(b []byte, fields []Field) (out []byte, n int, ok bool) {
 	line := bytes.IndexByte(b, '\n') + 1
-	fields, n, ok = ParseTrailers(b[line:], &y.scan, fields)
+	fields, n, ok = ParseTrailers(b[line:], &y.scan, fields, y.Spaced)
 	if n == 0 || !ok {
 		return nil, 0, ok
 	}

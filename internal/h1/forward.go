@@ -1,8 +1,10 @@
 package h1
 
+import "bytes"
+
 // HopByHop are the kinds no gateway passes on (RFC 9110 7.6.1).
 // Transfer-Encoding is not among them: a chunked body keeps its framing.
-var HopByHop = SetOf(Connection, Hop, TE, Upgrade)
+var HopByHop = SetOf(Connection, Hop, KeepAlive, TE, Upgrade)
 
 // FromWorker are the kinds a client hears from Pinboard or not at all: every
 // name that Pinboard and its workers use among themselves.
@@ -23,7 +25,7 @@ var unlistable = SetOf(Host, ContentLength, TransferEncoding, Trailer)
 
 // AppendFields appends the lines of fields whose kind is not in drop and,
 // when listed, which no Connection field names. Lines keep order, case,
-// multiplicity and every byte.
+// multiplicity and every byte but white space before the colon.
 func AppendFields(dst, b []byte, fields []Field, drop Set, listed bool) []byte {
 	if len(fields) == 0 {
 		return dst
@@ -31,11 +33,14 @@ func AppendFields(dst, b []byte, fields []Field, drop Set, listed bool) []byte {
 	from := fields[0].Name.Start
 	for i := range fields {
 		f := &fields[i]
-		if !drop.Has(f.Kind) && !(listed && isListed(b, fields, f)) {
-			continue
+		switch {
+		case drop.Has(f.Kind) || listed && isListed(b, fields, f):
+			dst = append(dst, b[from:f.Name.Start]...)
+			from = f.End
+		case b[f.Name.End] != ':':
+			dst = append(dst, b[from:f.Name.End]...)
+			from = f.Name.End + uint32(bytes.IndexByte(b[f.Name.End:f.End], ':'))
 		}
-		dst = append(dst, b[from:f.Name.Start]...)
-		from = f.End
 	}
 	return append(dst, b[from:fields[len(fields)-1].End]...)
 }

@@ -53,7 +53,7 @@ func TestInternalNamesGo(t *testing.T) {
 func TestTrailersKeepOnlyWhatMayStand(t *testing.T) {
 	in := []byte("X-Sum: 1\r\nContent-Length: 5\r\nHost: h\r\nTransfer-Encoding: chunked\r\nPinboard-Epoch: 9\r\nPinned_Refusal: x\r\n" +
 		"X-Forwarded-For: 1\r\nConnection: close\r\nGrpc-Status: 0\r\n\r\nrest")
-	fields, n, ok := ParseTrailers(in, new(Scan), nil)
+	fields, n, ok := ParseTrailers(in, new(Scan), nil, false)
 	if !ok || n != len(in)-len("rest") {
 		t.Fatalf("%d, %v", n, ok)
 	}
@@ -62,11 +62,40 @@ func TestTrailersKeepOnlyWhatMayStand(t *testing.T) {
 	}
 }
 
+// RFC 9112 5.1: a proxy removes white space between a response's field name
+// and its colon; the field means what it means without it.
+func TestSpaceBeforeAColonOfAWorkerGoes(t *testing.T) {
+	in := "HTTP/1.1 200 OK\r\nA : b\r\nX:  y :z \r\nConnection\t: X-Gone\r\nX-Gone \t: 1\r\nPinboard-Error : x\r\nContent-Length : 5\r\nLast\t : z\r\n\r\n"
+	var r Response
+	if !ParseResponse([]byte(in), false, &r) || r.Body != Length || r.ContentLength != 5 {
+		t.Fatalf("%+v", r)
+	}
+	got := string(AppendFields(nil, []byte(in), r.Fields, HopByHop|FromWorker, r.Listed))
+	if want := "A: b\r\nX:  y :z \r\nContent-Length: 5\r\nLast: z\r\n"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	body := NewBody(Chunked, 0)
+	body.Spaced = true
+	chunks := []byte("0\r\nX-Sum : 1\r\nHost : h\r\n\r\n")
+	if n, ok := body.chunks.Walk(chunks); n != 0 || !ok || !body.AtLast() {
+		t.Fatal(n, ok)
+	}
+	out, n, ok := body.TakeLast(chunks, nil)
+	if string(out) != "0\r\nX-Sum: 1\r\n\r\n" || n != len(chunks) || !ok {
+		t.Errorf("%q, %d, %v", out, n, ok)
+	}
+	for _, bad := range []string{" : x", "A\r\n : b", "A b: c", "A\v: b"} {
+		if ParseResponse([]byte("HTTP/1.1 200 OK\r\n"+bad+"\r\n\r\n"), false, &r) {
+			t.Errorf("%q was taken", bad)
+		}
+	}
+}
+
 func TestTrailersAreBounded(t *testing.T) {
-	if _, _, ok := ParseTrailers([]byte(strings.Repeat("X: y\r\n", MaxHead/6+1)), new(Scan), nil); ok {
+	if _, _, ok := ParseTrailers([]byte(strings.Repeat("X: y\r\n", MaxHead/6+1)), new(Scan), nil, false); ok {
 		t.Error("an endless trailer section is waited for")
 	}
-	if _, n, ok := ParseTrailers([]byte("X: y\r\n"), new(Scan), nil); n != 0 || !ok {
+	if _, n, ok := ParseTrailers([]byte("X: y\r\n"), new(Scan), nil, false); n != 0 || !ok {
 		t.Error("an incomplete trailer section is not waited for")
 	}
 }

@@ -1,5 +1,7 @@
 package h1
 
+import "bytes"
+
 // A Framing says where a message's body ends (RFC 9112 6.3).
 type Framing uint8
 
@@ -58,8 +60,8 @@ func (c *claim) toWebSocket(minor uint8) bool {
 
 // options is what the Connection fields of a head say.
 type options struct {
-	close, keepAlive, upgrade bool
-	listed                    int // names that are none of the well-known options
+	close, keepAlive, upgrade, te bool
+	listed                        int // names that are none of the well-known options
 }
 
 // read adds the elements of one Connection field; false when one is no
@@ -83,6 +85,8 @@ func (o *options) read(v []byte) bool {
 			o.keepAlive = true
 		case EqualFold(e, "upgrade"):
 			o.upgrade = true
+		case EqualFold(e, "te"):
+			o.te = true
 		default:
 			o.listed++
 		}
@@ -128,10 +132,20 @@ func parseLength(v []byte) (int64, bool) {
 type coding uint8
 
 const (
-	codingBad         coding = iota // no list, chunked not last or twice, unknown
+	codingBad         coding = iota // no list, chunked not last or twice
 	codingChunked                   // exactly chunked
-	codingUnsupported               // registered codings before a final chunked
+	codingUnsupported               // others before a final chunked
 )
+
+// isCoding reports the name of a coding and, if it has any, parameters without
+// quotes: behind those a comma has two readings.
+func isCoding(e []byte) bool {
+	i := 0
+	for i < len(e) && isToken[e[i]] {
+		i++
+	}
+	return i > 0 && bytes.IndexByte(e, '"') < 0 && (i == len(e) || e[i] == ';' || e[i] == ' ' || e[i] == '\t')
+}
 
 func parseCoding(v []byte) coding {
 	if EqualFold(v, "chunked") {
@@ -145,9 +159,7 @@ func parseCoding(v []byte) coding {
 			return codingBad
 		case EqualFold(e, "chunked"):
 			chunked = true
-		case EqualFold(e, "gzip"), EqualFold(e, "x-gzip"), EqualFold(e, "deflate"),
-			EqualFold(e, "compress"), EqualFold(e, "x-compress"):
-		default:
+		case !isCoding(e):
 			return codingBad
 		}
 		if len(e) == len(v) || len(rest) == 0 {

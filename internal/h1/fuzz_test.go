@@ -100,6 +100,7 @@ func FuzzResponseAgainstNetHTTP(f *testing.F) {
 		if !ok || n == 0 || n > MaxHead || !ParseResponse(in[:n], head, &ours) {
 			return
 		}
+		in, n = passed(in, n, &ours)
 		method := "GET"
 		if head {
 			method = "HEAD"
@@ -119,6 +120,14 @@ func FuzzResponseAgainstNetHTTP(f *testing.F) {
 			checkBody(t, body, theirBody, end, len(in)-src.Len()-br.Buffered())
 		}
 	})
+}
+
+// passed is a response as a client gets it: without the white space before a
+// colon, of which net/http makes a name of its own.
+func passed(in []byte, n int, r *Response) ([]byte, int) {
+	head := append([]byte(nil), in[:r.Line.End+2]...)
+	head = append(AppendFields(head, in, r.Fields, 0, false), "\r\n"...)
+	return append(head, in[n:]...), len(head)
 }
 
 func responseBody(in []byte, n int, r *Response) (body []byte, end int, ok bool) {

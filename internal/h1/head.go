@@ -70,14 +70,14 @@ func (s *Scan) FirstLine() int {
 const maxListed = 64
 
 // parseFields reads the lines of b from at up to its end, which must be the
-// blank line that Scan found.
-func parseFields(b []byte, at int, fields []Field) ([]Field, bool) {
+// blank line that Scan found; spaced as in parseField.
+func parseFields(b []byte, at int, fields []Field, spaced bool) ([]Field, bool) {
 	fields = fields[:0]
 	for {
 		if b[at] == '\r' {
 			return fields, at+2 == len(b) && b[at+1] == '\n'
 		}
-		f, ok := parseField(b, at)
+		f, ok := parseField(b, at, spaced)
 		if !ok {
 			return fields, false
 		}
@@ -87,18 +87,25 @@ func parseFields(b []byte, at int, fields []Field) ([]Field, bool) {
 }
 
 // parseField reads one line. A name is a token directly followed by ":" (so
-// an obs-fold or a space before the colon fails, RFC 9112 5.1, 5.2); a value
-// has no control byte but HTAB; a CR stands only before the LF.
-func parseField(b []byte, at int) (f Field, ok bool) {
+// an obs-fold or a space before the colon fails, RFC 9112 5.1, 5.2), unless
+// spaced allows the latter; a value has no control byte but HTAB; a CR stands
+// only before the LF.
+func parseField(b []byte, at int, spaced bool) (f Field, ok bool) {
 	i := at
 	for isToken[b[i]] {
 		i++
 	}
-	if i == at || b[i] != ':' {
+	if i == at {
 		return f, false
 	}
 	f.Name = Span{uint32(at), uint32(i)}
 	f.Kind = kindOf(b[at:i])
+	for spaced && (b[i] == ' ' || b[i] == '\t') {
+		i++
+	}
+	if b[i] != ':' {
+		return f, false
+	}
 	i++
 	for b[i] == ' ' || b[i] == '\t' {
 		i++
@@ -144,7 +151,8 @@ var isValue = func() (t [256]bool) {
 // ParseTrailers reads a trailer section at the start of b: its length with
 // the blank line, 0 while it is incomplete, ok false when it is malformed or
 // longer than MaxHead. s has seen nothing, or what b held at the last call.
-func ParseTrailers(b []byte, s *Scan, fields []Field) (_ []Field, n int, ok bool) {
+// spaced allows white space before a colon, as the heads of responses do.
+func ParseTrailers(b []byte, s *Scan, fields []Field, spaced bool) (_ []Field, n int, ok bool) {
 	if len(b) >= 2 && b[0] == '\r' && b[1] == '\n' {
 		return fields[:0], 2, true
 	}
@@ -155,6 +163,6 @@ func ParseTrailers(b []byte, s *Scan, fields []Field) (_ []Field, n int, ok bool
 	case n == 0:
 		return fields[:0], 0, true
 	}
-	fields, ok = parseFields(b[:n], 0, fields)
+	fields, ok = parseFields(b[:n], 0, fields, spaced)
 	return fields, n, ok
 }

@@ -11,6 +11,7 @@ const (
 	TransferEncoding
 	Connection
 	Hop // goes no further whatever Connection says
+	KeepAlive
 	TE
 	Trailer
 	Upgrade
@@ -86,7 +87,7 @@ func kindOf(name []byte) Kind {
 		}
 	case 'k':
 		if is(name, "keep-alive") {
-			return Hop
+			return KeepAlive
 		}
 	case 'u':
 		if is(name, "upgrade") {

@@ -26,7 +26,7 @@ type Request struct {
 	Close          bool // no request follows on this connection
 	WebSocket      bool // a handshake that may become a tunnel
 	ExpectContinue bool // the client may wait for a 100 before its body
-	Trailers       bool // TE lists trailers
+	Trailers       bool // TE lists trailers, and Connection lists TE (RFC 9110 10.1.4)
 	Listed         bool // Connection names fields to be removed
 }
 
@@ -44,7 +44,7 @@ func ParseRequest(b []byte, r *Request) *pinboard.Refusal {
 		return refusal
 	}
 	var ok bool
-	if r.Fields, ok = parseFields(b, at, r.Fields); !ok {
+	if r.Fields, ok = parseFields(b, at, r.Fields, false); !ok {
 		return pinboard.BadRequest
 	}
 	if refusal := r.readFields(b); refusal != nil {
@@ -131,7 +131,7 @@ func (r *Request) splitTarget(b []byte) bool {
 			path++
 		}
 		// An escape here has two readings: some decode it, as in a path, some do not.
-		if a := t[start:path]; len(a) == 0 || !validHost(a) || bytes.IndexByte(a, '%') >= 0 {
+		if a := t[start:path]; len(a) == 0 || a[0] == ':' || !isAuthority(a) || bytes.IndexByte(a, '%') >= 0 {
 			return false
 		}
 		r.Authority = Span{base + uint32(start), base + uint32(path)}
@@ -154,29 +154,6 @@ var isTarget = func() (t [256]bool) {
 	return t
 }()
 
-// isHost are the bytes of uri-host [":" port] (RFC 3986 3.2.2).
-var isHost = func() (t [256]bool) {
-	for c := '0'; c <= '9'; c++ {
-		t[c] = true
-	}
-	for c := 'a'; c <= 'z'; c++ {
-		t[c], t[c-32] = true, true
-	}
-	for _, c := range "-._~!$&'()*+;=:[]%" {
-		t[c] = true
-	}
-	return t
-}()
-
-func validHost(h []byte) bool {
-	for _, c := range h {
-		if !isHost[c] {
-			return false
-		}
-	}
-	return true
-}
-
 // readFields judges what the fields say about framing and connection.
 func (r *Request) readFields(b []byte) *pinboard.Refusal {
 	var c claim
@@ -191,7 +168,7 @@ func (r *Request) readFields(b []byte) *pinboard.Refusal {
 		case Host:
 			hosts++
 			r.Host, r.HasHost = f.Value, true
-			if !validHost(v) {
+			if !isAuthority(v) {
 				return pinboard.MissingHost
 			}
 		case Expect:
@@ -212,9 +189,10 @@ func (r *Request) readFields(b []byte) *pinboard.Refusal {
 	}
 	r.Close = c.closes(r.Minor)
 	r.Listed = c.listed > 0
+	r.Trailers = r.Trailers && c.te
 	r.ExpectContinue = r.ExpectContinue && r.Minor == 1
-	// RFC 6455 4.1: a GET of HTTP/1.1 without a body.
-	r.WebSocket = c.toWebSocket(r.Minor) && r.Body == NoBody && string(r.Method.Of(b)) == "GET"
+	// RFC 6455 4.1: a GET of HTTP/1.1 without a body; some fronts say its length.
+	r.WebSocket = c.toWebSocket(r.Minor) && !r.HasBody() && string(r.Method.Of(b)) == "GET"
 	return nil
 }
 

@@ -102,6 +102,13 @@ func TestRequestRejections(t *testing.T) {
 		{"NUL in value", field("X: \x00"), pinboard.BadRequest},
 		{"DEL in value", field("X: \x7f"), pinboard.BadRequest},
 		{"quoted name", field("\"X\": y"), pinboard.BadRequest},
+		{"gzip, chunked", field("Transfer-Encoding: gzip, chunked"), pinboard.Unimplemented},
+		{"foo, chunked", field("Transfer-Encoding: foo, chunked"), pinboard.Unimplemented},
+		{"foo with a parameter, chunked", field("Transfer-Encoding: foo;a=b , bar, Chunked"), pinboard.Unimplemented},
+		{"foo with a quote, chunked", field("Transfer-Encoding: foo;a=\"b, chunked"), pinboard.BadRequest},
+		{"no token, chunked", field("Transfer-Encoding: f(o, chunked"), pinboard.BadRequest},
+		{"foo", field("Transfer-Encoding: foo"), pinboard.BadRequest},
+		{"chunked, foo", field("Transfer-Encoding: chunked, foo"), pinboard.BadRequest},
 		{"too many options", field("Connection: " + strings.Repeat("x,", 65)), pinboard.BadRequest},
 		{"option is no token", field("Connection: a b"), pinboard.BadRequest},
 	} {
@@ -128,7 +135,7 @@ func TestWebSocketHandshakes(t *testing.T) {
 		{"two lines", "Upgrade: WebSocket", "Upgrade: websocket\r\nUpgrade: h2c", false},
 		{"not in Connection", "keep-alive, Upgrade", "keep-alive", false},
 		{"body", "Host: h", "Host: h\r\nContent-Length: 1", false},
-		{"empty body said", "Host: h", "Host: h\r\nContent-Length: 0", false},
+		{"empty body said", "Host: h", "Host: h\r\nContent-Length: 0", true},
 		{"chunked", "Host: h", "Host: h\r\nTransfer-Encoding: chunked", false},
 	} {
 		var r Request

@@ -14,6 +14,7 @@ type Response struct {
 	ContentLength int64 // of a Length body; also what HEAD and 304 announce
 
 	Close     bool // the worker sends nothing more on this connection
+	IdleFor   int  // seconds that the worker says it keeps an idle connection; 0 when it says nothing
 	WebSocket bool // a 101 that switches to websocket
 	Listed    bool // Connection names fields to be removed
 }
@@ -23,13 +24,15 @@ func (r *Response) Interim() bool { return r.Status < 200 && r.Status != 101 }
 
 // ParseResponse reads the head b, which ends in the blank line that Scan
 // found. head says that the request was a HEAD, whose answer has no body.
+// White space before a field's colon is read over; AppendFields strips it
+// (RFC 9112 5.1).
 func ParseResponse(b []byte, head bool, r *Response) bool {
 	*r = Response{Fields: r.Fields[:0]}
 	at, ok := r.parseLine(b)
 	if !ok {
 		return false
 	}
-	if r.Fields, ok = parseFields(b, at, r.Fields); !ok {
+	if r.Fields, ok = parseFields(b, at, r.Fields, true); !ok {
 		return false
 	}
 	return r.readFields(b, head)
@@ -68,8 +71,15 @@ func (r *Response) readFields(b []byte, head bool) bool {
 			continue
 		}
 		r.Has |= 1 << f.Kind
-		if !c.read(f.Kind, f.Value.Of(b)) {
+		v := f.Value.Of(b)
+		if !c.read(f.Kind, v) {
 			return false
+		}
+		if f.Kind == KeepAlive {
+			if seconds, ok := idleTimeout(v); ok {
+				r.IdleFor = seconds
+				c.close = c.close || seconds == 0
+			}
 		}
 	}
 	if c.ambiguous(r.Minor) || c.codings > 0 && c.coding != codingChunked {
@@ -91,3 +101,19 @@ func (r *Response) readFields(b []byte, head bool) bool {
 	r.WebSocket = r.Status == 101 && c.toWebSocket(r.Minor)
 	return true
 }
+
+// idleTimeout reads "timeout=5, max=100" of a Keep-Alive field.
+func idleTimeout(v []byte) (seconds int, ok bool) {
+	const name = "timeout="
+	for len(v) > 0 {
+		var e []byte
+		if e, v = element(v); len(e) > len(name) && EqualFold(e[:len(name)], name) {
+			n, ok := parseLength(e[len(name):])
+			return int(min(n, maxIdle)), ok
+		}
+	}
+	return 0, false
+}
+
+// maxIdle bounds what a hint may say, in seconds.
+const maxIdle = 1 << 20

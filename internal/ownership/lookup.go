@@ -10,7 +10,7 @@ type Query struct {
 	NS    string
 	ID    string // "" names no instance
 	Env   string // expected env: the prefetched row's; a rule uses the binding's
-	Known bool   // this node has known the namespace: a wiped store is no proof
+	Known bool   // this node has known the namespace: a wiped store is no proof that none is
 	MsgID string // for a takeover's wind-down, fresh
 	Heir  string // session of Host's that could have the id if a takeover frees it; "" none known
 	Nonce Nonce  // of this request's own placement, if it made one (R2)
@@ -24,6 +24,7 @@ type Found struct {
 	Vacant   bool
 	Heirless bool // another hostname holds it, and Query.Heir cannot have it
 	Now      Micros
+	Free     Micros // with a refusal: when its reason ends at the latest, if nothing else happens; 0 when nobody knows
 }
 
 // Lookup finds the owner of an id, or that it is free, or why neither is so.
@@ -36,14 +37,17 @@ func (p *Rules) Lookup(tx *Tx, q Query) (Found, *pinboard.Refusal) {
 	vacancy := func() (Found, *pinboard.Refusal) {
 		switch {
 		case !known && p.displaced(tx, q.Host, q.NS):
+			f.Free = tx.Binding(p.BindKeyOf(q.Host, q.NS)).Wait
 			return f, pinboard.BindingDisplaced
-		case !known && !(q.Known && p.cold(tx)):
+		case !known && !(p.cold(tx) && (q.Known || q.ID != "")): // a new store proves nothing
 			return f, pinboard.UnknownNamespace
 		case q.ID == "":
 			return f, pinboard.InvalidID
 		case p.cold(tx):
+			f.Free = tx.Meta.Cold
 			return f, pinboard.ColdStart
 		case p.displaced(tx, q.Host, q.NS):
+			f.Free = tx.Binding(p.BindKeyOf(q.Host, q.NS)).Wait
 			return f, pinboard.BindingDisplaced
 		}
 		f.Vacant = true
@@ -63,10 +67,15 @@ func (p *Rules) Lookup(tx *Tx, q Query) (Found, *pinboard.Refusal) {
 		f.Session = *s
 		return f, p.serve(tx, &f, row, s, q)
 	case state == unknown:
+		f.Free = tx.Meta.Cold
 		return f, pinboard.ColdStart
-	case state == running, tx.Now < free:
+	case state == running:
+		return f, pinboard.WindingDown
+	case tx.Now < free:
+		f.Free = free
 		return f, pinboard.WindingDown
 	case p.claimed(tx, row, free, q.Host):
+		f.Free = free + tx.Meta.Longest
 		return f, pinboard.TakeoverInProgress
 	}
 	return vacancy()
@@ -100,11 +109,16 @@ func (p *Rules) heldUntil(tx *Tx, row *Row) Micros {
 func (p *Rules) serve(tx *Tx, found *Found, row *Row, s *Session, q Query) *pinboard.Refusal {
 	switch f := s.standing(tx.Meta.Gen); {
 	case f&(IsReplaced|IsSuperseded) != 0:
+		found.Free = p.freeAt(tx, s)
 		return pinboard.OwnerReplaced
 	case f&IsSucceeded != 0:
 		return pinboard.WorkerNotReady
 	case s.Worker.Hostname != q.Host:
-		return p.foreign(tx, found, row, s, q)
+		refusal := p.foreign(tx, found, row, s, q)
+		if refusal == pinboard.TakeoverInProgress {
+			found.Free = row.Wind
+		}
+		return refusal
 	case f&IsRefusing != 0:
 		return pinboard.WorkerNotReady
 	case row.Wind != 0 && !tx.Before(row.Wind):

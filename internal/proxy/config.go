@@ -71,17 +71,18 @@ type Config struct {
 	Affinity      Affinity       // what prefers a worker for a new id
 	CORSOrigins   []string       // origins that may read our own errors; "*" for all
 
-	Lease           time.Duration   // 15 s; rows behind streams are re-read each third of it
-	Limits          pinboard.Limits // of a forward's lateness; those for Lease
-	HeadTimeout     time.Duration   // 10 s from the first byte of a head to its last
-	ClientIdle      time.Duration   // 650 s between requests, above the usual load balancer's
-	ConnectTimeout  time.Duration   // 2 s per address
-	ResponseTimeout time.Duration   // 300 s to the response head; negative: none
-	PoolIdle        time.Duration   // 4 s; must stay below the workers' own idle limit
-	HalfCloseGrace  time.Duration   // 1 s of silence after the client's FIN; five times that in a tunnel
-	WorkerMaxConns  int             // 1024 finite exchanges per worker
-	WorkerQueue     time.Duration   // 1 s of waiting for one of them
-	ControlBody     int64           // 16 MiB
+	Lease            time.Duration   // 15 s; rows behind streams are re-read each third of it
+	Limits           pinboard.Limits // of a forward's lateness; those for Lease
+	HeadTimeout      time.Duration   // 10 s from the first byte of a head to its last
+	ClientIdle       time.Duration   // 650 s between requests, above the usual load balancer's
+	ConnectTimeout   time.Duration   // 2 s per address
+	ResponseTimeout  time.Duration   // 300 s to the response head; negative: none
+	PoolIdle         time.Duration   // 4 s; must stay below the workers' own idle limit
+	HalfCloseGrace   time.Duration   // 1 s of silence after the client's FIN; five times that in a tunnel
+	WorkerMaxConns   int             // 1024 finite exchanges per worker
+	InstanceMaxConns int             // half of those: finite exchanges per instance
+	WorkerQueue      time.Duration   // 1 s of waiting for one of a worker's
+	ControlBody      int64           // 16 MiB
 
 	// Dial connects to one numeric address; nil dials TCP with DialControl.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
@@ -110,6 +111,9 @@ func (c Config) withDefaults() Config {
 	orDuration(&c.WorkerQueue, time.Second)
 	if c.WorkerMaxConns == 0 {
 		c.WorkerMaxConns = 1024
+	}
+	if c.InstanceMaxConns == 0 {
+		c.InstanceMaxConns = max(1, c.WorkerMaxConns/2)
 	}
 	if c.ControlBody == 0 {
 		c.ControlBody = 16 << 20

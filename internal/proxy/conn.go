@@ -39,6 +39,7 @@ type conn struct {
 	next       next               // why a visit to the poller ended
 	then       func() (over bool) // what goes on in a fresh goroutine
 	halfClosed bool               // fin, as the last pause saw it
+	curtailed  bool               // not all of a request reached its worker
 
 	mu      sync.Mutex
 	phase   phase
@@ -51,6 +52,7 @@ type conn struct {
 	fin     bool      // the client has sent its FIN
 	reread  bool      // the wait that fin ended has been made good
 	sent    bool      // the request of the exchange is complete
+	over    bool      // its upload's goroutine has ended
 	why     cut
 	ended   int // directions of a tunnel that are over
 	halves  int // directions of a tunnel that have ended by a FIN
@@ -141,7 +143,8 @@ const (
 )
 
 // linger closes in stages: our FIN, then whatever the client still sends is
-// read and dropped, so that no reset overtakes the answer (RFC 9112 9.6).
+// read and dropped, so that no reset overtakes the answer (RFC 9112 9.6). The
+// client of a curtailed request gets the reset in the end: nobody has the rest.
 func (c *conn) linger() {
 	c.mu.Lock()
 	cutOff := c.why == cutClient || c.why == cutShutdown || c.why == cutOwner
@@ -166,12 +169,12 @@ func (c *conn) linger() {
 			_ = c.nc.SetReadDeadline(by)
 		}
 		c.mu.Unlock()
-		if err := c.fill(); err != nil {
-			return
+		if err := c.fill(); err != nil || !time.Now().Before(end) {
+			break
 		}
-		if !time.Now().Before(end) {
-			return
-		}
+	}
+	if c.curtailed && allAcknowledged(c.nc) {
+		c.reset()
 	}
 }
 
@@ -187,7 +190,7 @@ func (c *conn) end() {
 	c.up = nil
 	c.mu.Unlock()
 	if up != nil {
-		_ = up.nc.Close()
+		up.shut()
 	}
 	_ = c.nc.Close()
 }

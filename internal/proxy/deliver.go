@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"strconv"
+	"time"
 
 	"pinboard"
 )
@@ -29,7 +30,7 @@ func (d *delivery) reach(ctx context.Context) outcome {
 	if err != nil {
 		return d.reject(pinboard.WorkerUnreachable)
 	}
-	u, refusal := k.enter(ctx, d.p, d.resolved)
+	u, refusal := k.enter(ctx, d, d.resolved)
 	switch {
 	case refusal != nil && ctx.Err() != nil:
 		return interrupted
@@ -90,6 +91,7 @@ func (d *delivery) write() outcome {
 	}
 	if pinboard.Elapsed(d.place.Sent, d.p.cfg.Now()) > d.p.cfg.Limits.Age {
 		d.from.back(u)
+		d.res.IdleFor = 0 // said by another worker, if at all
 		d.putBack()
 		return late
 	}
@@ -180,15 +182,24 @@ func (d *delivery) written(err error) outcome {
 func (d *delivery) leave(k *worker) {
 	if d.slot {
 		d.slot = false
-		k.leave()
+		k.leave(d)
 	}
 }
 
 // putBack keeps u for another exchange, along with the place.
 func (d *delivery) putBack() {
-	u, slot := d.u, d.slot
-	d.u, d.slot = nil, false
-	u.worker.give(u, d.p.cfg.Now(), slot)
+	u := d.u
+	d.u = nil
+	if !u.quiet() {
+		d.leave(u.worker)
+		u.close()
+		return
+	}
+	var leaves *delivery
+	if d.slot {
+		leaves, d.slot = d, false
+	}
+	u.worker.give(u, d.p.cfg.Now(), leaves, time.Duration(d.res.IdleFor)*time.Second)
 }
 
 // discard closes u, whose exchange cannot be continued.

@@ -2,7 +2,6 @@ package proxy
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"net"
 	"net/netip"
@@ -26,7 +25,7 @@ func (p *Proxy) dial(ctx context.Context, k *worker) (*upstream, error) {
 	if err != nil {
 		return nil, err
 	}
-	u := &upstream{worker: k, tcp: nc}
+	u := &upstream{worker: k, tcp: nc, p: p}
 	u.armed = setUserTimeout(nc, p.cfg.Limits.Unacknowledged) == nil
 	if k.secure {
 		if nc, err = p.handshake(ctx, k, nc); err != nil {
@@ -34,6 +33,7 @@ func (p *Proxy) dial(ctx context.Context, k *worker) (*upstream, error) {
 		}
 	}
 	u.init(nc, largeBlock)
+	p.watcher.addUpstream(u)
 	u.taken = p.cfg.Now()
 	return u, nil
 }
@@ -131,25 +131,6 @@ func (p *Proxy) connect(ctx context.Context, address string) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, p.cfg.ConnectTimeout)
 	defer cancel()
 	return p.cfg.Dial(ctx, "tcp", address)
-}
-
-func (p *Proxy) handshake(ctx context.Context, k *worker, nc net.Conn) (net.Conn, error) {
-	cfg := &tls.Config{}
-	if p.cfg.TLS != nil {
-		cfg = p.cfg.TLS.Clone()
-	}
-	cfg.NextProtos = []string{"http/1.1"}
-	if cfg.ServerName == "" {
-		cfg.ServerName = k.host
-	}
-	ctx, cancel := context.WithTimeout(ctx, p.cfg.ConnectTimeout)
-	defer cancel()
-	t := tls.Client(nc, cfg)
-	if err := t.HandshakeContext(ctx); err != nil {
-		_ = nc.Close()
-		return nil, err
-	}
-	return t, nil
 }
 
 // isOurs reports that a dial failed for want of something on this node, which

@@ -202,14 +202,19 @@ func (x *exchange) instance() next {
 func (x *exchange) prepare() *pinboard.Refusal {
 	p := x.c.p
 	var refusal *pinboard.Refusal
+	registrable := true
 	if p.cfg.HostnameAware {
-		var ok bool
-		if x.hostname, ok = pinboard.Hostname(string(x.site())); !ok {
+		site := x.site()
+		if len(site) == 0 || site[0] == ':' {
 			return pinboard.MissingHost
 		}
+		x.hostname, registrable = pinboard.Hostname(string(site))
 	}
 	if x.obs.Address, refusal = pinboard.ParseAddress(x.obs.Path, p.cfg.Prefix); refusal != nil {
 		return refusal
+	}
+	if !registrable { // a valid name, such as "a,b", that no worker can serve
+		return pinboard.UnknownNamespace
 	}
 	if x.obs.Method == "POST" && pinboard.ReservedWake(x.obs.Address.Rest) {
 		return pinboard.NotFound

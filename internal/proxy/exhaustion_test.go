@@ -76,7 +76,7 @@ func TestOutOfDescriptorsShedsAndRecovers(t *testing.T) {
 	undo := limitDescriptors(t, 1) // for the client's socket
 	begun := time.Now()
 	got := w.ask(bodyless)
-	if !strings.HasPrefix(got.head, "HTTP/1.1 503 ") || got.line("Pinboard-Error") != "overloaded" {
+	if !strings.HasPrefix(got.head, "HTTP/1.1 503 ") || got.line("Pinboard-Error") != "overloaded" || got.line("Date") == "" {
 		t.Errorf("client got %q", got.head)
 	}
 	if d := time.Since(begun); d > patience/2 {

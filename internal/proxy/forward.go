@@ -33,12 +33,15 @@ type delivery struct {
 	fresh    bool      // this request placed the id
 	forwards int       // how often the request was written
 
-	u       *upstream   // the connection to the worker while this holds it
-	slot    bool        // a place among the worker's finite exchanges is held
+	u       *upstream // the connection to the worker while this holds it
+	slot    bool      // a place among the worker's finite exchanges is held
+	earlier *delivery // in the worker's list, with later: the worker's mu guards both
+	later   *delivery
 	out     []byte      // a head being written, and what goes with it
 	res     h1.Response // the head that came last
 	interim int
 	refusal *pinboard.Refusal // of a rejected delivery
+	after   time.Duration     // until its reason ends; 0 when nobody knows
 	fault   string            // with WorkerInvalid: what the worker sent
 }
 
@@ -134,6 +137,10 @@ func (d *delivery) resolve(ctx context.Context) *pinboard.Refusal {
 	place, err := d.p.cfg.Directory.Resolve(ctx, d.request)
 	d.resolved = d.p.cfg.Now()
 	if err != nil {
+		var later directory.Later
+		if errors.As(err, &later) {
+			d.after = later.After
+		}
 		return asRefusal(err)
 	}
 	d.place, d.fresh = place, d.fresh || place.Fresh
@@ -162,6 +169,9 @@ func (d *delivery) turnedAway(o outcome, t *tries) *pinboard.Refusal {
 		event, refusal = directory.BadAttestation, pinboard.WorkerNotReady
 	}
 	v := d.report(event)
+	if o == unreachable && !v.Again { // its owner stays until it is back or its lease is over
+		d.after = d.place.Deadline.Sub(d.p.cfg.Now())
+	}
 	again := v.Again && !d.hasBody
 	switch {
 	case again && o == refused && t.replaced < maxReplace:

@@ -127,8 +127,12 @@ func TestHopByHopFieldsEndHere(t *testing.T) {
 		t.Errorf("worker got %q", got)
 	}
 	w.ask("GET /t/a HTTP/1.1\r\nHost: h\r\nTE: trailers, deflate\r\nConnection: TE\r\n\r\n")
-	if got := s.deliveries()[1].line("TE"); got != "trailers" {
-		t.Errorf("TE %q", got)
+	if got := s.deliveries()[1]; got.line("TE") != "trailers" || got.line("Connection") != "TE" {
+		t.Errorf("worker got %q", got.head)
+	}
+	w.ask("GET /t/a HTTP/1.1\r\nHost: h\r\nTE: trailers\r\nConnection: keep-alive\r\n\r\n")
+	if got := s.deliveries()[2]; got.line("TE") != "" {
+		t.Errorf("TE without Connection: TE passed: %q", got.head)
 	}
 }
 
@@ -208,7 +212,7 @@ func TestWithoutAHostnameNothingIsRead(t *testing.T) {
 	w := newWorld(t, func(c *proxy.Config) { c.HostnameAware = true })
 	for _, head := range []string{
 		"GET /t/a HTTP/1.0\r\n", "GET /t/a HTTP/1.1\r\n", "GET /t/a HTTP/1.1\r\nHost:\r\n", "GET /t/a HTTP/1.1\r\nHost: a\r\nHost: a\r\n",
-		"GET /t/%61 HTTP/1.1\r\nHost: \r\n", "GET /t/a HTTP/1.1\r\nHost: a..b\r\n", "GET /t/a HTTP/1.1\r\nHost: a b\r\n", "GET /t/a HTTP/1.1\r\nHost: a:b\r\n",
+		"GET /t/%61 HTTP/1.1\r\nHost: \r\n", "GET /t/a HTTP/1.1\r\nHost: :80\r\n", "GET /t/a HTTP/1.1\r\nHost: a b\r\n", "GET /t/a HTTP/1.1\r\nHost: a:b\r\n",
 	} {
 		if got := w.ask(head + "\r\n"); got.line("Pinboard-Error") != "missing_host" || !strings.Contains(got.head, " 400 ") {
 			t.Errorf("%q: %q", head, got.head)
@@ -219,6 +223,34 @@ func TestWithoutAHostnameNothingIsRead(t *testing.T) {
 	w.ask("GET /t/a HTTP/1.1\r\nHost: A.Test.:80\r\n\r\n")
 	if got := w.dir.resolved(); len(got) != 1 || got[0].Host != "a.test" {
 		t.Errorf("resolved %+v", got)
+	}
+}
+
+// A Host that is no authority is 400 in every mode; one that is valid and odd
+// is not: in hostname mode nothing is registered there.
+func TestOddHosts(t *testing.T) {
+	for _, aware := range []bool{false, true} {
+		w := newWorld(t, func(c *proxy.Config) { c.HostnameAware = aware })
+		s := newScripted(t, replying(okAnswer))
+		w.dir.place(s.Worker)
+		for _, bad := range []string{"[", "a:b:c", "%zz", "a:b", "[::1", "[x]", "a@b"} {
+			got := w.ask("GET /t/a HTTP/1.1\r\nHost: " + bad + "\r\n\r\n")
+			if !strings.HasPrefix(got.head, "HTTP/1.1 400 ") || got.line("Pinboard-Error") != "missing_host" {
+				t.Errorf("aware %v, %q: %q", aware, bad, got.head)
+			}
+		}
+		want := "HTTP/1.1 200 "
+		if aware {
+			want = "HTTP/1.1 404 "
+		}
+		for _, odd := range []string{"a,b", "a..b", "%41.b", "a!$&'()*+;=:1"} {
+			if got := w.ask("GET /t/a HTTP/1.1\r\nHost: " + odd + "\r\n\r\n"); !strings.HasPrefix(got.head, want) {
+				t.Errorf("aware %v, %q: %q", aware, odd, got.head)
+			}
+		}
+		if aware != (len(s.deliveries()) == 0) {
+			t.Errorf("aware %v: %d deliveries", aware, len(s.deliveries()))
+		}
 	}
 }
 

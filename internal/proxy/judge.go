@@ -114,6 +114,7 @@ func (d *delivery) isBadAttestation(n int) (bool, error) {
 	}
 	for {
 		body := h1.NewBody(d.res.Body, length)
+		body.Spaced = true
 		var data [len(invalidAttestation) + 1]byte
 		m, _, ok := body.Read(data[:], d.u.unread()[n:])
 		switch {

@@ -72,20 +72,27 @@ func tcpInfo(nc net.Conn) (info *unix.TCPInfo) {
 	return info
 }
 
-// A watcher tells of hang-ups while nobody reads: one epoll for all client
-// connections, asked only for RDHUP, HUP and ERR. It costs an exchange nothing
-// and sees a FIN even behind unread pipelined bytes.
+// A watcher tells of hang-ups while nobody reads: one epoll for all connections
+// of clients and workers, asked only for RDHUP, HUP and ERR. It costs an
+// exchange nothing and sees a FIN even behind unread pipelined bytes.
 type watcher struct {
 	epoll int
 	wake  [2]int
 
 	mu    sync.Mutex
-	conns map[uint64]*conn
+	conns map[uint64]watched
+	last  uint64 // id of an upstream, without ofUpstream
 	done  chan struct{}
 }
 
+// A watched is a connection that hears of the peer's FIN or, with gone, of its RST.
+type watched interface{ hungUp(gone bool) }
+
+// ofUpstream sets the ids of connections to workers apart from those of clients.
+const ofUpstream = 1 << 63
+
 func newWatcher() (*watcher, error) {
-	w := &watcher{conns: make(map[uint64]*conn), done: make(chan struct{})}
+	w := &watcher{conns: make(map[uint64]watched), done: make(chan struct{})}
 	var err error
 	if w.epoll, err = unix.EpollCreate1(unix.EPOLL_CLOEXEC); err != nil {
 		return nil, err
@@ -107,24 +114,40 @@ func event(id uint64, bits uint32) unix.EpollEvent {
 	return unix.EpollEvent{Events: bits, Fd: int32(uint32(id)), Pad: int32(uint32(id >> 32))}
 }
 
-func (w *watcher) add(c *conn) {
-	if c.raw == nil {
+func (w *watcher) add(c *conn) { w.watch(c.id, c, c.nc) }
+
+// addUpstream begins to watch u; remove with u.id ends it.
+func (w *watcher) addUpstream(u *upstream) {
+	w.mu.Lock()
+	w.last++
+	u.id = w.last | ofUpstream
+	w.mu.Unlock()
+	w.watch(u.id, u, u.tcp)
+}
+
+func (w *watcher) watch(id uint64, who watched, nc net.Conn) {
+	sc, ok := nc.(syscall.Conn)
+	if !ok {
+		return
+	}
+	raw, err := sc.SyscallConn()
+	if err != nil {
 		return
 	}
 	w.mu.Lock()
-	w.conns[c.id] = c
+	w.conns[id] = who
 	w.mu.Unlock()
-	_ = c.raw.Control(func(fd uintptr) {
-		e := event(c.id, unix.EPOLLRDHUP|unix.EPOLLET)
+	_ = raw.Control(func(fd uintptr) {
+		e := event(id, unix.EPOLLRDHUP|unix.EPOLLET)
 		_ = unix.EpollCtl(w.epoll, unix.EPOLL_CTL_ADD, int(fd), &e)
 	})
 }
 
-// remove forgets c before its descriptor is closed, which ends the kernel's
-// own interest.
-func (w *watcher) remove(c *conn) {
+// remove forgets a connection before its descriptor is closed, which ends the
+// kernel's own interest.
+func (w *watcher) remove(id uint64) {
 	w.mu.Lock()
-	delete(w.conns, c.id)
+	delete(w.conns, id)
 	w.mu.Unlock()
 }
 

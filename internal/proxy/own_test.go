@@ -4,13 +4,16 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"net"
 	"net/http"
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"pinboard"
 	"pinboard/internal/directory"
+	"pinboard/internal/ownership"
 	"pinboard/internal/proxy"
 )
 
@@ -233,4 +236,112 @@ func TestPanicOfOneExchangeIsItsOwn(t *testing.T) {
 		t.Errorf("next: %q", got)
 	}
 	w.eventually("nothing in flight", func() bool { return w.p.InFlight(proxy.Control) == 0 })
+}
+
+// Every answer of our own says when it was made; a worker's says what it says.
+func TestOwnAnswersCarryTheDate(t *testing.T) {
+	w := newWorld(t)
+	for name, request := range map[string]string{
+		"refusal":      get("/t/%zz"),
+		"bad head":     "GET /t/a HTTP/1.1\r\nHost: [\r\n\r\n",
+		"unresolved":   get("/t/a"),
+		"Max-Forwards": "OPTIONS /t/a HTTP/1.1\r\nHost: h\r\nMax-Forwards: 0\r\nConnection: close\r\n\r\n",
+	} {
+		c := w.dial()
+		c.send(request)
+		head, err := readHead(c.r)
+		got, bad := http.ParseTime(delivery{head: head}.line("Date"))
+		if err != nil || bad != nil || time.Since(got).Abs() > time.Minute {
+			t.Errorf("%s: %q, %v, %v", name, head, err, bad)
+		}
+	}
+	w.dir.place(newScripted(t, replying(okAnswer)).Worker)
+	if got := w.ask(bodyless); got.line("Date") != "" {
+		t.Errorf("a worker's answer: %q", got.head)
+	}
+}
+
+// Retry-After tells how long the reason lasts, rounded up and at most a fifth
+// more: what the rules know of it, or what is left of the lease of an owner that
+// nobody reaches.
+func TestRetryAfterTellsTheTruth(t *testing.T) {
+	t.Parallel()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.Close() // nobody listens there now
+	for _, most := range []bool{false, true} {
+		w := newWorld(t, func(c *proxy.Config) {
+			c.Rand = func(n int) int {
+				if most {
+					return n - 1
+				}
+				return 0
+			}
+		})
+		ask := func() (seconds, ms int) {
+			got := w.ask(get("/t/a"))
+			var body struct{ RetryAfterMs int }
+			if json.Unmarshal([]byte(got.body), &body) != nil {
+				t.Errorf("%q", got.body)
+			}
+			seconds, _ = strconv.Atoi(got.line("Retry-After"))
+			return seconds, body.RetryAfterMs
+		}
+		w.dir.resolve = func(int, directory.Request) (directory.Placement, error) {
+			return directory.Placement{}, directory.Later{Refusal: pinboard.ColdStart, After: 9999500 * time.Microsecond}
+		}
+		if s, ms := ask(); !most && (s != 10 || ms != 10000) || most && (s != 12 || ms != 12000) {
+			t.Errorf("cold: %d s, %d ms", s, ms)
+		}
+		w.dir.resolve = nil
+		w.dir.lease = 100 * time.Second
+		w.dir.place(&ownership.Worker{Session: "s", URL: "http://" + l.Addr().String()})
+		if s, ms := ask(); ms < 90_000 || ms > 120_000 || s*1000 < ms || most != (ms > 100_000) {
+			t.Errorf("unreachable: %d s, %d ms", s, ms)
+		}
+		w.dir.report = func(directory.Placement, directory.Event) directory.Verdict { // its placement was taken back
+			return directory.Verdict{Again: true, Refusal: pinboard.WorkerUnreachable}
+		}
+		if s, ms := ask(); s > 2 || ms > 2000 || ms < 500 {
+			t.Errorf("unplaced: %d s, %d ms", s, ms)
+		}
+	}
+}
+
+// A preflight is the worker's to answer. Where no worker can, Pinboard allows the
+// request for origins that may read its errors, so that the browser learns why.
+func TestPreflightsWithoutAWorker(t *testing.T) {
+	w := newWorld(t, func(c *proxy.Config) { c.CORSOrigins = []string{"https://app.test"} })
+	preflight := func(origin, method string) string {
+		return "OPTIONS /t/a HTTP/1.1\r\nHost: h\r\nOrigin: " + origin + "\r\n" + method + "Access-Control-Request-Headers: x-a, content-type\r\n\r\n"
+	}
+	const put = "Access-Control-Request-Method: PUT\r\n"
+	c := w.dial()
+	for range 2 { // the connection goes on
+		c.send(preflight("https://app.test", put))
+		head, err := readHead(c.r)
+		got := delivery{head: head}
+		if err != nil || !strings.HasPrefix(head, "HTTP/1.1 204 ") || got.line("Access-Control-Allow-Origin") != "https://app.test" ||
+			got.line("Access-Control-Allow-Methods") != "PUT" || got.line("Access-Control-Allow-Headers") != "x-a, content-type" ||
+			got.line("Access-Control-Max-Age") != "0" || got.line("Content-Length") != "" ||
+			!strings.Contains(got.line("Access-Control-Expose-Headers"), "Pinboard-Error, Retry-After") {
+			t.Errorf("%q, %v", head, err)
+		}
+	}
+	for name, request := range map[string]string{
+		"another origin":   preflight("https://evil.test", put),
+		"a plain OPTIONS":  preflight("https://app.test", ""),
+		"the request then": "PUT /t/a HTTP/1.1\r\nHost: h\r\nOrigin: https://app.test\r\nContent-Length: 0\r\n\r\n",
+	} {
+		if got := w.ask(request); got.line("Pinboard-Error") != "unknown_namespace" || got.line("Access-Control-Max-Age") != "" {
+			t.Errorf("%s: %q", name, got.head)
+		}
+	}
+	s := newScripted(t, replying("HTTP/1.1 200 OK\r\nAccess-Control-Allow-Origin: worker\r\nContent-Length: 0\r\n\r\n"))
+	w.dir.place(s.Worker)
+	if got := w.ask(preflight("https://app.test", put)); got.line("Access-Control-Allow-Origin") != "worker" || got.line("Access-Control-Max-Age") != "" {
+		t.Errorf("with a worker: %q", got.head)
+	}
 }

@@ -159,7 +159,10 @@ func TestCloseSessionLeavesNothing(t *testing.T) {
 // is busy; streams do not count.
 func TestFiniteExchangesAreCappedPerWorker(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, func(c *proxy.Config) { c.WorkerMaxConns = 2; c.WorkerQueue = 200 * time.Millisecond })
+	w := newWorld(t, func(c *proxy.Config) {
+		c.WorkerMaxConns, c.InstanceMaxConns = 2, 3
+		c.WorkerQueue = 200 * time.Millisecond
+	})
 	gate := make(chan struct{})
 	s := newScripted(t, func(s *scripted, c net.Conn, r *bufio.Reader) {
 		for {
@@ -201,6 +204,53 @@ func TestFiniteExchangesAreCappedPerWorker(t *testing.T) {
 	for _, c := range append(waiting, queued) {
 		if got := c.answer(); got.body != "ok" {
 			t.Errorf("got %q", got)
+		}
+	}
+}
+
+// One hot id takes at most its share of the places, and none of the queue: the
+// other ids of its worker are served meanwhile.
+func TestAHotInstanceLeavesPlaces(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, func(c *proxy.Config) { c.WorkerMaxConns, c.WorkerQueue = 4, patience })
+	gate := make(chan struct{})
+	s := newScripted(t, func(s *scripted, c net.Conn, r *bufio.Reader) {
+		for {
+			d, ok := s.receive(r)
+			if !ok {
+				return
+			}
+			if strings.Contains(d.head, "/t/hot") {
+				<-gate
+			}
+			io.WriteString(c, okAnswer)
+		}
+	})
+	w.dir.place(s.Worker)
+	var hanging []*rawClient
+	for i := range 2 { // half of the worker's
+		c := w.dial()
+		c.send(get("/t/hot"))
+		hanging = append(hanging, c)
+		w.eventually("delivery", func() bool { return len(s.deliveries()) == i+1 })
+	}
+	for range 10 {
+		if got := w.ask(get("/t/hot")); got.line("Pinboard-Error") != "instance_busy" || got.line("Retry-After") == "" {
+			t.Fatalf("beyond its share: %q", got.head)
+		}
+		if got := w.ask(get("/t/other")); got.body != "ok" {
+			t.Fatalf("another id: %q", got.head)
+		}
+	}
+	close(gate)
+	for _, c := range hanging {
+		if got := c.answer(); got.body != "ok" {
+			t.Errorf("got %q", got)
+		}
+	}
+	for range 10 { // every place has come back
+		if got := w.ask(get("/t/hot")); got.body != "ok" {
+			t.Fatalf("behind them: %q", got.head)
 		}
 	}
 }

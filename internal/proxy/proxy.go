@@ -98,7 +98,7 @@ func (p *Proxy) Serve(l net.Listener) error {
 			return nil
 		case isFull(err):
 			p.closeIdle()
-			p.spare.shed(l)
+			p.spare.shed(l, p.shedAnswer())
 		case errors.As(err, new(syscall.Errno)): // of one connection, or passing (accept(2))
 			time.Sleep(shedPause)
 		default:
@@ -146,7 +146,7 @@ func (p *Proxy) attend(c *conn, f func() (over bool)) {
 
 // forget closes c and whatever it still holds, once.
 func (p *Proxy) forget(c *conn) {
-	p.watcher.remove(c)
+	p.watcher.remove(c.id)
 	p.mu.Lock()
 	_, known := p.conns[c.id]
 	delete(p.conns, c.id)
@@ -197,15 +197,15 @@ func (s *spare) close() {
 // shedPause keeps a full process from spinning on accept.
 const shedPause = 5 * time.Millisecond
 
-// shed answers one waiting connection with 503.
-func (s *spare) shed(l net.Listener) {
+// shed answers one waiting connection, with 503.
+func (s *spare) shed(l net.Listener, answer []byte) {
 	s.close()
 	if d, ok := l.(interface{ SetDeadline(time.Time) error }); ok {
 		_ = d.SetDeadline(time.Now().Add(shedPause))
 		defer func() { _ = d.SetDeadline(time.Time{}) }()
 		if nc, err := l.Accept(); err == nil {
 			_ = nc.SetDeadline(time.Now().Add(shedPause))
-			_, _ = nc.Write(shedAnswer)
+			_, _ = nc.Write(answer)
 			var b [smallBlock]byte
 			_, _ = nc.Read(b[:]) // an unread request would make the close a reset
 			_ = nc.Close()

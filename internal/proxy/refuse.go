@@ -10,8 +10,9 @@ import (
 	"pinboard/internal/h1"
 )
 
-// Answers of our own that a client may repeat say when: jittered, so that
-// clients refused together do not come back together.
+// Answers of our own that a client may repeat say when: once their reason ends,
+// if that is known, else soon. Jittered, so that clients refused together do not
+// come back together; upwards by a fifth at most, so that it is not too early.
 const (
 	retryFloor  = 500  // ms
 	retrySpread = 1500 // ms
@@ -31,6 +32,9 @@ func (x *exchange) refuse(r *pinboard.Refusal) next {
 		_ = c.nc.SetDeadline(time.Time{})
 	}
 	x.noteOrigin()
+	if x.preflight() {
+		return x.answerPreflight()
+	}
 	keep := x.obs.Method != "" && x.head != nil && x.bodyInHand() && !x.req.Close && !c.p.draining.Load() && c.cause() == uncut
 	if keep {
 		x.finishRequest()
@@ -76,9 +80,47 @@ func (x *exchange) answerOptions() next {
 		x.finishRequest()
 	}
 	x.takeOut(0)
-	x.out = append(appendStatus(x.out, x.obs.Status), allowLine...)
+	x.out = append(x.c.p.appendDate(appendStatus(x.out, x.obs.Status)), allowLine...)
 	x.out = append(x.appendPersistence(x.out, !keep), "\r\n"...)
 	return behind(keep, x.flush(nil))
+}
+
+// preflight reports a browser's question whether it may send a request, from an
+// origin that may read our errors. Where its worker cannot answer it, we allow
+// it: so the browser sends the request and reads why that is refused.
+func (x *exchange) preflight() bool {
+	return x.origin != "" && x.head != nil && x.obs.Method == "OPTIONS" && len(x.field("access-control-request-method")) > 0
+}
+
+// field is the value of the first field with a lower-case name.
+func (x *exchange) field(name string) []byte {
+	for _, f := range x.req.Fields {
+		if h1.EqualFold(f.Name.Of(x.head), name) {
+			return f.Value.Of(x.head)
+		}
+	}
+	return nil
+}
+
+// answerPreflight allows what is asked for, this once: a max age of 0 has the
+// browser ask the worker next time.
+func (x *exchange) answerPreflight() next {
+	x.obs.End, x.obs.Refusal, x.obs.Status = Complete, nil, http.StatusNoContent
+	b := x.c.p.appendDate(appendStatus(nil, x.obs.Status))
+	b = append(append(b, "Access-Control-Allow-Methods: "...), x.field("access-control-request-method")...)
+	b = append(b, "\r\n"...)
+	if names := x.field("access-control-request-headers"); len(names) > 0 {
+		b = append(append(b, "Access-Control-Allow-Headers: "...), names...)
+		b = append(b, "\r\n"...)
+	}
+	b = append(b, "Access-Control-Max-Age: 0\r\n"...)
+	keep := x.bodyInHand() && !x.req.Close && !x.c.p.draining.Load() && x.c.cause() == uncut
+	b = x.appendPersistence(x.appendCORS(b), !keep)
+	b = append(b, "\r\n"...)
+	if keep {
+		x.finishRequest()
+	}
+	return behind(keep, x.writeClient(b))
 }
 
 const allowLine = "Allow: GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS\r\n"
@@ -108,12 +150,16 @@ func (x *exchange) appendRefusal(b []byte, r *pinboard.Refusal, closing bool) []
 	ms := 0
 	if r.Retry {
 		ms = retryFloor + p.cfg.Rand(retrySpread)
+		if x.after > 0 {
+			left := int((x.after + time.Millisecond - 1) / time.Millisecond)
+			ms = left + p.cfg.Rand(left/5+1)
+		}
 		text = append(text, `,"retryAfterMs":`...)
 		text = strconv.AppendInt(text, int64(ms), 10)
 	}
 	text = append(text, '}')
 
-	b = appendStatus(b, r.Status)
+	b = p.appendDate(appendStatus(b, r.Status))
 	b = append(b, "Content-Type: application/json\r\nContent-Length: "...)
 	b = strconv.AppendInt(b, int64(len(text)), 10)
 	b = append(b, "\r\nPinboard-Error: "...)
@@ -141,6 +187,14 @@ func appendStatus(b []byte, status int) []byte {
 	b = strconv.AppendInt(b, int64(status), 10)
 	b = append(b, ' ')
 	b = append(b, http.StatusText(status)...)
+	return append(b, "\r\n"...)
+}
+
+// appendDate says when an answer of our own was made (RFC 9110 6.6.1); those of
+// workers pass as they came.
+func (p *Proxy) appendDate(b []byte) []byte {
+	b = append(b, "Date: "...)
+	b = p.cfg.Now().UTC().AppendFormat(b, http.TimeFormat)
 	return append(b, "\r\n"...)
 }
 
@@ -179,9 +233,11 @@ func (x *exchange) appendCORS(b []byte) []byte {
 }
 
 // shedAnswer is all that a full process says.
-var shedAnswer = []byte("HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\n" +
-	"Content-Length: " + strconv.Itoa(len(shedBody)) + "\r\nPinboard-Error: " + pinboard.Overloaded.Code +
-	"\r\nRetry-After: 1\r\nConnection: close\r\n\r\n" + shedBody)
+func (p *Proxy) shedAnswer() []byte {
+	b := p.appendDate(appendStatus(make([]byte, 0, 512), pinboard.Overloaded.Status))
+	return append(b, "Content-Type: application/json\r\nContent-Length: "+strconv.Itoa(len(shedBody))+
+		"\r\nPinboard-Error: "+pinboard.Overloaded.Code+"\r\nRetry-After: 1\r\nConnection: close\r\n\r\n"+shedBody...)
+}
 
 var shedBody = `{"error":"` + pinboard.Overloaded.Text + `","code":"` + pinboard.Overloaded.Code + `","retryAfterMs":1000}`
 

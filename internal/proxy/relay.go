@@ -24,6 +24,7 @@ func (x *exchange) relay() next {
 	x.obs.Status = x.res.Status
 	x.finishRequest()
 	a.body = h1.NewBody(x.res.Body, x.res.ContentLength)
+	a.body.Spaced = true
 	a.plain = x.req.Minor == 0 && a.body.Framing == h1.Chunked
 	a.closing = x.closes(a.plain)
 	n := x.buildAnswer(a.closing, a.plain)
@@ -75,7 +76,19 @@ func (x *exchange) finishRequest() {
 // closes reports whether the client's connection ends with this answer.
 func (x *exchange) closes(plain bool) bool {
 	return x.req.Close || x.c.p.draining.Load() || x.res.Body == h1.UntilClose || plain ||
-		x.req.ExpectContinue && x.up.state == uploadRunning && !x.up.invited && x.up.bytes.Load() == 0
+		x.up.state == uploadRunning && (x.uninvited() || x.cutting())
+}
+
+// cutting reports that a request that still comes will not reach the worker
+// whole: that has closed, or says that it will behind this answer.
+func (x *exchange) cutting() bool {
+	select {
+	case end := <-x.up.done:
+		x.takeUpload(x.u, end)
+		return end == uploadBroken
+	default:
+		return x.res.Close && x.res.Body != h1.Chunked
+	}
 }
 
 // buildAnswer writes the answer's head into out; n is its length as received.
@@ -218,14 +231,15 @@ func (x *exchange) writeClient(b []byte) error {
 func (x *exchange) relayed(end End) next {
 	c, u, a := x.c, x.u, &x.answer
 	x.dropOut()
-	grace := uploadGrace
-	if end != Complete {
-		grace = 0
+	if end == Complete && a.body.Framing != h1.UntilClose {
+		x.outlast(u)
+	} else {
+		x.stopUpload(u, 0)
 	}
-	x.stopUpload(u, grace)
 	x.obs.End = end
 	c.detach()
 	whole := x.up.state != uploadBroken
+	c.curtailed = !whole
 	if end == Complete && whole && !x.res.Close && len(u.unread()) == 0 {
 		x.putBack()
 	} else {

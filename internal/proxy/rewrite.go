@@ -38,6 +38,9 @@ func (x *exchange) compose(b []byte, k *worker) []byte {
 	if r.Minor == 0 {
 		drop |= h1.SetOf(h1.Expect)
 	}
+	if r.WebSocket { // a length of 0, which some workers take for a body
+		drop |= h1.SetOf(h1.ContentLength)
+	}
 	hops, limited := x.maxForwards()
 	if limited {
 		drop |= h1.SetOf(h1.MaxForwards)
@@ -51,7 +54,7 @@ func (x *exchange) compose(b []byte, k *worker) []byte {
 	if r.WebSocket {
 		b = append(b, "Connection: Upgrade\r\nUpgrade: websocket\r\n"...)
 	} else if r.Trailers {
-		b = append(b, "TE: trailers\r\n"...)
+		b = append(b, "Connection: TE\r\nTE: trailers\r\n"...) // RFC 9110 10.1.4: one never without the other
 	}
 	return x.appendForwarded(b)
 }

@@ -71,6 +71,19 @@ func (s *socket) release() {
 	}
 }
 
+// slim moves few unread bytes out of a block that may have to wait for long.
+func (s *socket) slim() {
+	if n := s.w - s.r; n > 0 && n <= slimmest && len(s.block) > slimmest {
+		b := make([]byte, n)
+		copy(b, s.unread())
+		giveBlock(s.block)
+		s.block, s.r, s.w = b, 0, n
+	}
+}
+
+// slimmest is what a stalled upload may hold instead of a block.
+const slimmest = 512
+
 // room makes space behind the unread bytes; they move only if they must.
 func (s *socket) room() {
 	switch {
@@ -81,7 +94,7 @@ func (s *socket) room() {
 		s.w = copy(s.block, s.block[s.r:s.w])
 		s.r = 0
 	default:
-		b := takeBlock(min(4*len(s.block), headBlock))
+		b := takeBlock(min(max(4*len(s.block), s.size), headBlock))
 		s.w = copy(b, s.block[:s.w])
 		giveBlock(s.block)
 		s.block = b

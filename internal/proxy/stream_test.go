@@ -175,6 +175,27 @@ func TestEarlyBytesOfATunnelSurviveSplitsAtEveryOffset(t *testing.T) {
 	}
 }
 
+// Some fronts say the length of every request, also of a handshake: 0.
+func TestHandshakeThatSaysItHasNoBody(t *testing.T) {
+	w := newWorld(t)
+	s := newScripted(t, func(s *scripted, c net.Conn, r *bufio.Reader) {
+		s.receive(r)
+		io.WriteString(c, switching)
+		b := make([]byte, 5)
+		io.ReadFull(r, b)
+		io.WriteString(c, "got "+string(b))
+	})
+	w.dir.place(s.Worker)
+	c := w.dial()
+	c.send(strings.Replace(handshake, "Host: h", "Host: h\r\nContent-Length: 0", 1))
+	c.readExactly(switched)
+	c.send("frame")
+	c.readExactly("got frame")
+	if d := s.deliveries()[0]; d.line("Upgrade") != "websocket" || d.line("Content-Length") != "" {
+		t.Errorf("worker got %q", d.head)
+	}
+}
+
 func TestTunnelPassesAHalfClose(t *testing.T) {
 	w := newWorld(t)
 	s := newScripted(t, func(s *scripted, c net.Conn, r *bufio.Reader) {

@@ -92,11 +92,10 @@ func (p *Proxy) snapshot(conns []*conn) []*conn {
 }
 
 func (p *Proxy) expireWorkers(now time.Time) {
-	since := now.Add(-p.cfg.PoolIdle)
 	p.workersMu.Lock()
 	defer p.workersMu.Unlock()
 	for session, k := range p.workers {
-		if k.expire(since) {
+		if k.expire(now, p.cfg.PoolIdle) {
 			delete(p.workers, session)
 		}
 	}

@@ -31,22 +31,25 @@ func (x *exchange) startUpload(u *upstream) {
 		x.up.done = make(chan uploadState, 1)
 	}
 	x.up.state = uploadRunning
+	c := x.c
+	c.uploadBegins()
 	framing, left := x.req.Body, x.req.ContentLength
 	go func() {
 		end := uploadBroken
 		defer func() {
 			if v := recover(); v != nil {
-				x.c.p.reportPanic(v)
-				x.c.interrupt(cutUpload)
+				c.p.reportPanic(v)
+				c.interrupt(cutUpload)
 			}
+			c.uploadOver()
 			x.up.done <- end
 		}()
-		x.c.size = largeBlock
+		c.size = largeBlock
 		if x.upload(u, framing, left) {
 			end = uploadWhole
-			x.c.uploaded()
+			c.uploaded()
 		}
-		x.c.size = smallBlock
+		c.size = smallBlock
 	}()
 }
 
@@ -54,6 +57,7 @@ func (x *exchange) startUpload(u *upstream) {
 func (x *exchange) upload(u *upstream, framing h1.Framing, left int64) bool {
 	c := x.c
 	b := h1.NewBody(framing, left)
+	var due time.Time // the trailers have begun and end by then
 	for {
 		pass, ok := b.Take(c.unread())
 		if !ok {
@@ -68,6 +72,9 @@ func (x *exchange) upload(u *upstream, framing h1.Framing, left int64) bool {
 			c.consume(len(pass))
 		}
 		if b.AtLast() {
+			if due.IsZero() {
+				due = c.trailersBegun()
+			}
 			trailers, n, ok := b.TakeLast(c.unread(), nil)
 			if !ok {
 				c.interrupt(cutUpload)
@@ -77,23 +84,52 @@ func (x *exchange) upload(u *upstream, framing h1.Framing, left int64) bool {
 				x.up.bytes.Add(int64(len(trailers)))
 				_, err := u.send(trailers)
 				c.consume(n)
+				c.trailersEnded()
 				return err == nil
 			}
 		}
 		if b.Ended() {
 			return true
 		}
+		c.slim() // what is held back: the start of a last chunk, or trailers
 		if err := c.fill(); err != nil {
-			if !isTimeout(err) {
+			switch {
+			case !isTimeout(err):
 				c.interrupt(cutClient) // FIN or RST inside the request
+			case !due.IsZero() && !time.Now().Before(due):
+				c.interrupt(cutUpload)
 			}
 			return false
 		}
 	}
 }
 
-// uploadGrace is how long an answer that is complete waits for the rest of its
-// request before the connections are given up.
+// outlast waits behind a complete answer for the rest of its request: what the
+// client sends goes on to the worker until that has all of it, or closes. Only a
+// client that was never invited to send its body need not do so at all.
+func (x *exchange) outlast(u *upstream) {
+	switch {
+	case x.up.state != uploadRunning:
+	case x.uninvited():
+		x.stopUpload(u, uploadGrace)
+	default:
+		if !x.c.trail() {
+			_ = u.fill() // until the worker's FIN, the end of the upload or an interruption
+		}
+		if x.c.trailed(u) {
+			x.takeUpload(u, <-x.up.done)
+		}
+		x.stopUpload(u, 0)
+	}
+}
+
+// uninvited reports that the client waits for a 100 and has sent nothing.
+func (x *exchange) uninvited() bool {
+	return x.req.ExpectContinue && !x.up.invited && x.up.bytes.Load() == 0
+}
+
+// uploadGrace is how long a client may take to send a body that it was not
+// invited to send before the connections are given up.
 const uploadGrace = time.Second
 
 // stopUpload ends the upload, after grace at most, and says how it ended.
@@ -105,20 +141,26 @@ func (x *exchange) stopUpload(u *upstream, grace time.Duration) {
 		t := time.NewTimer(grace)
 		defer t.Stop()
 		select {
-		case x.up.state = <-x.up.done:
+		case end := <-x.up.done:
+			x.takeUpload(u, end)
+			return
 		case <-t.C:
 		}
 	}
-	if x.up.state == uploadRunning {
-		_ = x.c.nc.SetReadDeadline(past)
-		_ = u.nc.SetWriteDeadline(past)
-		x.up.state = <-x.up.done
-		x.c.mu.Lock()
-		if x.c.why != cutClient && x.c.why != cutShutdown {
-			_ = x.c.nc.SetReadDeadline(time.Time{})
-		}
-		x.c.mu.Unlock()
+	_ = x.c.nc.SetReadDeadline(past)
+	_ = u.nc.SetWriteDeadline(past)
+	<-x.up.done
+	x.takeUpload(u, uploadBroken) // even if it was whole just now: u cannot be used again
+	x.c.mu.Lock()
+	if x.c.why != cutClient && x.c.why != cutShutdown {
+		_ = x.c.nc.SetReadDeadline(time.Time{})
 	}
+	x.c.mu.Unlock()
+}
+
+// takeUpload notes how the upload ended.
+func (x *exchange) takeUpload(u *upstream, end uploadState) {
+	x.up.state = end
 	x.obs.BytesIn = x.up.bytes.Load()
 	u.sent += uint64(x.obs.BytesIn)
 }

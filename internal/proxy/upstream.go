@@ -20,6 +20,15 @@ type upstream struct {
 	taken   time.Time     // when it was dialled, or taken from the idle ones
 	sent    uint64        // bytes written in its whole life; TLS adds some of its own
 	target  atomic.Uint64 // what of sent must be acknowledged before the user timeout ends
+	p       *Proxy
+	id      uint64 // of the watcher
+}
+
+// hungUp implements watched. A connection in use finds out by itself.
+func (u *upstream) hungUp(bool) {
+	if u.worker.ended(u, u.p.cfg.Now()) {
+		u.close()
+	}
 }
 
 // unwritten is the target while the first byte of a request is yet to come.
@@ -50,5 +59,11 @@ func (u *upstream) ask(out []byte, wait bool) (sent int, err error) {
 
 func (u *upstream) close() {
 	u.release()
+	u.shut()
+}
+
+// shut closes u and leaves its block alone.
+func (u *upstream) shut() {
+	u.p.watcher.remove(u.id)
 	_ = u.nc.Close()
 }

@@ -14,6 +14,7 @@ const (
 	resolving              // the directory, a place, a dial
 	awaiting               // the worker's head
 	answering              // the worker's body, or the client taking it
+	trailing               // the rest of a request whose answer is complete
 	tunnelled
 	handling // the control handler
 	closing  // the client's FIN
@@ -185,6 +186,62 @@ func (c *conn) heardLocked() {
 	if c.fin && c.sent && c.why == uncut && c.up != nil {
 		_ = c.up.nc.SetReadDeadline(time.Now().Add(c.p.cfg.HalfCloseGrace))
 	}
+}
+
+// trailersBegun gives the trailers of an upload the time of a head: they are
+// held until they are whole, and a stalled upload must hold nothing for long.
+func (c *conn) trailersBegun() (due time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	due = time.Now().Add(c.p.cfg.HeadTimeout)
+	if c.why == uncut {
+		_ = c.nc.SetReadDeadline(due)
+	}
+	return due
+}
+
+func (c *conn) trailersEnded() {
+	c.mu.Lock()
+	if c.why == uncut {
+		_ = c.nc.SetReadDeadline(time.Time{})
+	}
+	c.mu.Unlock()
+}
+
+// uploadBegins and uploadOver bracket the goroutine that streams a request's body.
+func (c *conn) uploadBegins() {
+	c.mu.Lock()
+	c.over = false
+	c.mu.Unlock()
+}
+
+// uploadOver wakes an exchange that waits for nothing else.
+func (c *conn) uploadOver() {
+	c.mu.Lock()
+	c.over = true
+	if c.phase == trailing && c.up != nil {
+		_ = c.up.nc.SetReadDeadline(past)
+	}
+	c.mu.Unlock()
+}
+
+// trail enters the last phase of an exchange that uploads.
+func (c *conn) trail() (over bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.phase = trailing
+	return c.over
+}
+
+// trailed leaves it; u may be used again if the exchange was not interrupted.
+func (c *conn) trailed(u *upstream) (over bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.phase = answering
+	if c.over && c.why == uncut {
+		_ = u.nc.SetReadDeadline(time.Time{})
+	}
+	return c.over
 }
 
 // uploaded notes that the request is complete: from now on the worker's head

@@ -28,10 +28,13 @@ type worker struct {
 	idle     []*upstream
 	active   int
 	waiting  []chan struct{} // closed when its place is there
+	first    *delivery       // of the list of those that have a place or wait for one
 	gone     bool            // connections are closed instead of kept
 	used     time.Time
-	keeps    bool // a connection of this worker has outlived the probation
-	breaches int  // how often it was believed to and did not
+	keeps    bool          // a connection of this worker has outlived the probation
+	breaches int           // how often it was believed to and did not
+	learned  time.Duration // of idleness that its own closes allow; 0: none was seen
+	hinted   time.Duration // of idleness that its Keep-Alive hints allow; 0: it sends none
 }
 
 // worker is what this node holds for w's session.
@@ -86,10 +89,18 @@ func orString(s, v string) string {
 	return s
 }
 
-// enter takes a place among the worker's finite exchanges and, if there is
-// one younger than limit, an idle connection. Beyond the cap it waits.
-func (k *worker) enter(ctx context.Context, p *Proxy, now time.Time) (*upstream, *pinboard.Refusal) {
+// enter takes a place among the worker's finite exchanges for d and, if there
+// is one young enough, an idle connection. Beyond the worker's cap it waits,
+// beyond that of the instance it does not: one hot id must leave places, and the
+// queue for them, to the others.
+func (k *worker) enter(ctx context.Context, d *delivery, now time.Time) (*upstream, *pinboard.Refusal) {
+	p := d.p
 	k.mu.Lock()
+	if !k.admits(d, p.cfg.InstanceMaxConns) {
+		k.mu.Unlock()
+		return nil, pinboard.InstanceBusy
+	}
+	k.link(d)
 	if k.active < p.cfg.WorkerMaxConns {
 		k.active++
 		k.used = now
@@ -108,151 +119,75 @@ func (k *worker) enter(ctx context.Context, p *Proxy, now time.Time) (*upstream,
 	case <-t.C:
 	case <-ctx.Done():
 	}
-	if !k.abandon(place) {
-		k.leave() // the place came just now
+	if !k.abandon(place, d) {
+		k.leave(d) // the place came just now
 	}
 	return nil, pinboard.WorkerBusy
 }
 
+// admits reports whether the instance of d has fewer exchanges here than most.
+// They are counted only when so many are here at all. mu is held.
+func (k *worker) admits(d *delivery, most int) bool {
+	if k.active+len(k.waiting) < most {
+		return true
+	}
+	n := 0
+	for o := k.first; o != nil && n < most; o = o.later {
+		if o.place.Key == d.place.Key {
+			n++
+		}
+	}
+	return n < most
+}
+
+// link adds d to the list, unlink takes it out. mu is held.
+func (k *worker) link(d *delivery) {
+	d.earlier, d.later = nil, k.first
+	if k.first != nil {
+		k.first.earlier = d
+	}
+	k.first = d
+}
+
+func (k *worker) unlink(d *delivery) {
+	if d.earlier != nil {
+		d.earlier.later = d.later
+	} else {
+		k.first = d.later
+	}
+	if d.later != nil {
+		d.later.earlier = d.earlier
+	}
+	d.earlier, d.later = nil, nil
+}
+
 // abandon reports whether place was still waiting.
-func (k *worker) abandon(place chan struct{}) bool {
+func (k *worker) abandon(place chan struct{}, d *delivery) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for i, c := range k.waiting {
 		if c == place {
 			k.waiting = append(k.waiting[:i], k.waiting[i+1:]...)
+			k.unlink(d)
 			return true
 		}
 	}
 	return false
 }
 
-// take pops another idle connection for an exchange that has its place.
-func (k *worker) take(now time.Time, limit time.Duration) *upstream {
+// leave gives d's place to the next in line.
+func (k *worker) leave(d *delivery) {
 	k.mu.Lock()
-	defer k.mu.Unlock()
-	return k.pop(now, limit)
-}
-
-// A worker may close each connection right after its answer without saying so;
-// a request written meanwhile is lost (FC-16). So a connection counts as kept
-// only when one has been idle for a while and still serves, and no longer once
-// one was closed young.
-const (
-	probation = 50 * time.Millisecond // doubled each time it proved too short
-	young     = 100 * time.Millisecond
-	onTrial   = 4 // idle connections held meanwhile
-
-	maxBreaches = 5 // 1.6 s
-)
-
-// pop takes the newest idle connection, or, before the worker is known to keep
-// them, the oldest one that is past the probation.
-func (k *worker) pop(now time.Time, limit time.Duration) *upstream {
-	n := len(k.idle)
-	if n == 0 {
-		return nil
-	}
-	i := n - 1
-	if !k.keeps {
-		i = 0
-	}
-	u := k.idle[i]
-	u.taken, u.age = now, now.Sub(u.idle)
-	if u.age > limit || !k.keeps && u.age < probation<<k.breaches {
-		return nil // what is too old the sweep closes
-	}
-	copy(k.idle[i:], k.idle[i+1:])
-	k.idle[n-1] = nil
-	k.idle = k.idle[:n-1]
-	u.reused, u.proving = true, !k.keeps
-	return u
-}
-
-// give keeps u for the next exchange; place says that the caller leaves, too.
-func (k *worker) give(u *upstream, now time.Time, place bool) {
-	u.idle = now
-	k.mu.Lock()
-	keep := !k.gone && (k.keeps || len(k.idle) < onTrial)
-	if keep {
-		k.idle = append(k.idle, u)
-	}
-	if place {
-		k.leaveLocked()
-	}
-	k.mu.Unlock()
-	if !keep {
-		u.close()
-	}
-}
-
-// leave gives the place to the next in line.
-func (k *worker) leave() {
-	k.mu.Lock()
-	k.leaveLocked()
+	k.leaveLocked(d)
 	k.mu.Unlock()
 }
 
-func (k *worker) leaveLocked() {
+func (k *worker) leaveLocked(d *delivery) {
+	k.unlink(d)
 	if len(k.waiting) > 0 {
 		close(k.waiting[0])
 		k.waiting = k.waiting[1:]
 		return
 	}
 	k.active--
-}
-
-// served notes that u, kept before, has served again.
-func (k *worker) served(u *upstream) {
-	if u.proving {
-		k.mu.Lock()
-		k.keeps = true
-		k.mu.Unlock()
-	}
-}
-
-// failed notes that u was closed by the worker while it was idle, or before
-// it answered.
-func (k *worker) failed(u *upstream) {
-	if !u.reused || u.age >= young {
-		return
-	}
-	k.mu.Lock()
-	if k.keeps {
-		k.keeps, k.breaches = false, min(k.breaches+1, maxBreaches)
-	}
-	k.mu.Unlock()
-}
-
-// expire closes connections idle since before. It reports whether nothing is
-// left that a new exchange would miss.
-func (k *worker) expire(since time.Time) (empty bool) {
-	k.mu.Lock()
-	n := 0
-	for n < len(k.idle) && k.idle[n].idle.Before(since) {
-		n++
-	}
-	old := append([]*upstream(nil), k.idle[:n]...)
-	k.idle = append(k.idle[:0], k.idle[n:]...)
-	clear(k.idle[len(k.idle) : len(k.idle)+n])
-	empty = len(k.idle) == 0 && k.active == 0 && len(k.waiting) == 0 && k.used.Before(since)
-	k.gone = k.gone || empty // whoever holds it still will not leave connections here
-	k.mu.Unlock()
-	for _, u := range old {
-		u.close()
-	}
-	return empty
-}
-
-// closeIdle closes all idle connections; with forget also those that come
-// back later.
-func (k *worker) closeIdle(forget bool) {
-	k.mu.Lock()
-	old := k.idle
-	k.idle = nil
-	k.gone = k.gone || forget
-	k.mu.Unlock()
-	for _, u := range old {
-		u.close()
-	}
 }

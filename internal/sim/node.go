@@ -217,7 +217,8 @@ func (n *Node) Serve(q Ask) Outcome {
 		p, err := n.dir.Resolve(bg, directory.Request{Host: q.Host, Affinity: q.Affinity, Avoid: avoid,
 			Address: pinboard.Address{Namespace: q.NS, ID: q.ID}})
 		if err != nil {
-			r := err.(*pinboard.Refusal)
+			var r *pinboard.Refusal
+			errors.As(err, &r)
 			return Outcome{Text: r.Text, Refused: r}
 		}
 		n.w.check.resolved(n, &p)

@@ -112,13 +112,10 @@ func (s *spec) resolve(id string) (owner string, epoch pinboard.Epoch, refusal *
 		}
 	}
 	switch {
-	case !s.known && s.now < s.cold:
-		// A node that has known the namespace says cold, another one unknown.
+	case s.now < s.cold: // also where nobody knows the namespace: a new store proves nothing
 		return "", 0, pinboard.ColdStart, nil
 	case !s.known:
 		return "", 0, pinboard.UnknownNamespace, nil
-	case s.now < s.cold:
-		return "", 0, pinboard.ColdStart, nil
 	}
 	any = s.mayPlace()
 	if len(any) == 0 {

@@ -220,8 +220,6 @@ func (tr *trace) resolve(id string) {
 	tr.note("resolve %s: %v %d %v", id, p.Worker, p.Epoch, err)
 	owner, epoch, refusal, any := tr.spec.resolve(id)
 	switch {
-	case refusal == pinboard.ColdStart && !tr.spec.known && errors.Is(err, pinboard.UnknownNamespace):
-		return
 	case refusal != nil:
 		if !errors.Is(err, refusal) {
 			tr.fail("resolve: %v, want %v", err, refusal)
