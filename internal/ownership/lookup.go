@@ -116,7 +116,9 @@ func (p *Rules) serve(tx *Tx, found *Found, row *Row, s *Session, q Query) *pinb
 	case s.Worker.Hostname != q.Host:
 		refusal := p.foreign(tx, found, row, s, q)
 		if refusal == pinboard.TakeoverInProgress {
-			found.Free = row.Wind
+			if found.Free = row.Wind; row.Wind == 0 { // it rests from the takeover before
+				found.Free = row.Taken + takeoverRest*tx.Meta.Longest
+			}
 		}
 		return refusal
 	case f&IsRefusing != 0:

@@ -72,7 +72,8 @@ func TestWhatIsKnown(t *testing.T) {
 		{"never heard of", false, false, false, "a", "unknown_namespace"},
 		{"known to the node", false, true, false, "a", "unknown_namespace"},
 		{"known to the node, cold", false, true, true, "a", "cold_start"},
-		{"never heard of, cold", false, false, true, "a", "unknown_namespace"},
+		{"never heard of, cold", false, false, true, "a", "cold_start"},
+		{"never heard of, cold, no id", false, false, true, "", "unknown_namespace"},
 		{"no id", true, false, true, "", "invalid_id"},
 		{"known to the node, cold, no id", false, true, true, "", "invalid_id"},
 	} {

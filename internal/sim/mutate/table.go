@@ -46,7 +46,7 @@ var faults = []fault{
 	one("L7", "a newcomer does not wait for half a lease", register, "case tx.Now < s.ProvedAt+s.TTL/2:", "case false:"),
 	one("L7", "a replaced session is renewed", renew, "		return Unrenewed, \"another process was proved at the advertise URL\"\n", "		return Renewed, \"\"\n"),
 	one("L7", "a worker whose address came back is lost for ever", renew, "if p.fate(tx, newer) != running && !tx.Before(s.Until) && b.Proof == ProofOK {", "if false {\n			_ = newer"),
-	one("L7", "requests go to a replaced session", lookup, "	case f&(IsReplaced|IsSuperseded) != 0:\n		return pinboard.OwnerReplaced\n", ""),
+	one("L7", "requests go to a replaced session", lookup, "	case f&(IsReplaced|IsSuperseded) != 0:\n		found.Free = p.freeAt(tx, s)\n		return pinboard.OwnerReplaced\n", ""),
 	one("L8", "the secret does not count for the identity of a process", shell+"directory.go", "sha256.Sum256([]byte(clientID + \"\\x00\" + secret))", "sha256.Sum256([]byte(clientID + \"\\x00\" + secret[:0]))"),
 	one("L9", "clients can cause restate orders at will", renew, "return !l.Aborts && (l.Ordered == 0 || l.Ordered > now || now >= l.Ordered+orderLeases*l.TTL)", "return !l.Aborts"),
 	one("L9", "a restate order is given although a bucket does not know of it", sessions, "	if err != nil {\n		return joined(err)\n	}\n	return Reregister{r.Reason}", "	_ = err\n	return Reregister{r.Reason}"),
