@@ -94,7 +94,7 @@ func isIPv6(b []byte) bool {
 			if !isIPv4(b[i:]) {
 				return false
 			}
-			groups, i = groups+2, len(b)
+			groups += 2 // and it is the last part
 			break
 		}
 		if end == i || end-i > 4 {
