@@ -406,3 +406,33 @@ func TestAHitWhileItClosesKeepsTheOldEpochsRight(t *testing.T) {
 		t.Fatal("the release of the close was refused")
 	}
 }
+
+// H3: a takeover under way says when the old owner's time is over, a row that
+// rests from the one before says until when.
+func TestATakeoverSaysWhenItEnds(t *testing.T) {
+	w := newWorld(t, 1, hostnames).warm()
+	blue := w.host("w1", "blue.test", "prod", 0).register(0)
+	first := w.placeAt("blue.test", "x")
+	green := w.host("w2", "green.test", "prod", 0).register(0)
+	wait := func(host string) time.Duration {
+		t.Helper()
+		var later directory.Later
+		if _, err := w.at(host, "/threads", "x"); !errors.As(err, &later) || later.Refusal != pinboard.TakeoverInProgress {
+			t.Fatalf("%s is told %v", host, err)
+		}
+		return later.After
+	}
+	if got := wait("green.test"); got != lease {
+		t.Errorf("a takeover that began just now: %v", got)
+	}
+	w.pass(lease/3, blue, green)
+	if got := wait("green.test"); got != lease-lease/3 {
+		t.Errorf("a third of a lease later: %v", got)
+	}
+	blue.release(0, "x", first.Epoch)
+	w.placeAt("green.test", "x")
+	w.pass(lease/3, blue, green)
+	if got := wait("blue.test"); got != 2*lease-lease/3 {
+		t.Errorf("at rest: %v", got)
+	}
+}
