@@ -52,13 +52,12 @@ func TestEachWritePassesAtOnce(t *testing.T) {
 		}
 		unit := map[string]string{"events": chunk("x"), "tunnel": "x"}[name]
 		late := []time.Duration{time.Since(<-sent)}
-		var b [1 << 10]byte
 		merged := 0
 		for got := 0; got < writes*len(unit); {
-			c.TCP.SetReadDeadline(time.Now().Add(patience))
-			k, err := c.TCP.Read(b[:])
-			if err != nil || string(b[:k]) != strings.Repeat(unit, max(1, k/len(unit))) {
-				t.Fatalf("%s: read %q, %v", name, b[:k], err)
+			b, end := c.Some()
+			k := len(b)
+			if end != rawtest.Alive || string(b) != strings.Repeat(unit, max(1, k/len(unit))) {
+				t.Fatalf("%s: read %q, then %s", name, b, end)
 			}
 			if got += k; k > len(unit) {
 				merged++

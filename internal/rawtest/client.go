@@ -45,6 +45,17 @@ func (c *Client) Write(s string) bool {
 	return err == nil
 }
 
+// Some reads what comes next, whatever its size; what an earlier read took too
+// much of comes first.
+func (c *Client) Some() ([]byte, End) {
+	if len(c.wire.buf) == 0 {
+		if end := c.wire.more(time.Now().Add(c.Patience)); end != Alive {
+			return nil, end
+		}
+	}
+	return c.wire.cut(len(c.wire.buf)), Alive
+}
+
 // Pieces sends each piece in a write of its own, pause between them.
 func (c *Client) Pieces(pause time.Duration, pieces ...string) bool {
 	return writePieces(c.Write, pause, pieces)
