@@ -325,8 +325,14 @@ func TestWhoCanNeverComeBackIsTold(t *testing.T) {
 	green := w.host("w2", "app.test", "green", 2).register(0)
 	green.mustBeat(0)
 	var over ownership.Superseded
-	if err := blue.tryRegister(0); !errors.As(err, &over) || over.Env != "green" || over.Epoch != 2 {
-		t.Fatalf("blue's restatement: %v", err)
+	blue.register(0)
+	w.refusedAt("app.test", "x", pinboard.BindingDisplaced) // it gets no id
+	if _, err := blue.beat(0); !errors.As(err, &over) || over.Env != "green" || over.Epoch != 2 {
+		t.Fatalf("the beat behind blue's restatement: %v", err)
+	}
+	w.pass(lease, green)
+	if p := w.placeAt("app.test", "x"); p.Worker.ClientID != "w2" {
+		t.Fatalf("got %+v", p)
 	}
 	if err := w.host("w3", "app.test", "green", 1).tryRegister(0); err != nil {
 		t.Fatalf("green at a lower epoch: %v", err)

@@ -45,7 +45,7 @@ func (d *Directory) Register(ctx context.Context, reg *Registration) (Grant, err
 	if d.o.Hostnames { // one bucket decides who has the hostname; the others follow
 		b := ownership.Key{ID: w.Hostname}.Bucket(d.n)
 		err = enrol(b)
-		home, e.Decided = b, true
+		home, e.Decided = b, grants[b].Bound
 	}
 	if err == nil {
 		err = d.each(enrol)
@@ -165,6 +165,7 @@ func (d *Directory) enrol(ctx context.Context, b int, e ownership.Enrol, claims 
 		n := min(d.o.EnrolChunk, len(claims))
 		e.Claims, claims = claims[:n], claims[n:]
 		e.Last = len(claims) == 0
+		bound := last.Bound // told by the first chunk
 		var minted []*ownership.Mint
 		err = d.o.Store.Update(ctx, b, enrolSelect(e.Worker, e.Claims, e.Prev), func(tx *ownership.Tx) (err error) {
 			last, err = d.rules.Register(tx, &e)
@@ -174,6 +175,7 @@ func (d *Directory) enrol(ctx context.Context, b int, e ownership.Enrol, claims 
 		if err != nil {
 			return last, nil, err
 		}
+		last.Bound = last.Bound || bound
 		for _, m := range minted {
 			d.sawEpoch(b, m.Epoch)
 		}

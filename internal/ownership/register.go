@@ -94,6 +94,7 @@ type Enrolled struct {
 	DrainAt    Micros
 	Now        Micros
 	Moved      int
+	Bound      bool // no other env holds a binding of the worker's
 }
 
 // Register grants the session its lease, gives back the rows of the process's
@@ -135,7 +136,7 @@ func (p *Rules) enlist(tx *Tx, e *Enrol, out *Enrolled) *Session {
 		}
 		p.succeed(tx, s, tx.Session(tx.Index(ByProcess(w.Process))), e)
 		p.replace(tx, s, tx.Session(tx.Index(ByURL(w.URL))))
-		p.bind(tx, e)
+		out.Bound = p.bind(tx, e)
 		tx.PutIndex(ByProcess(w.Process), w.Session)
 		if other := tx.Session(tx.Index(ByClient(w.ClientID))); other == nil || other.Worker.Owner == w.Owner || p.fate(tx, other) != running {
 			tx.PutIndex(ByClient(w.ClientID), w.Session) // operators mean who was there first

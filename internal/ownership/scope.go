@@ -64,51 +64,49 @@ func putEnvPolicy(tx *Tx, env, takeover string, epoch int64) {
 
 // admit refuses a registration whose bindings another env holds: at a lower
 // epoch, or at an equal one, where the incumbent stays. A process with a past
-// that has lost all of them can never come back and is told so; one that has
-// some left comes back for those (H2).
+// that comes back for what is left is let in, also if nothing is: clients take
+// only a beat's answer for the end, so its first beat tells it, and until then it
+// gets no id (H2).
 func (p *Rules) admit(tx *Tx, e *Enrol) error {
 	if !p.Hostnames {
 		return nil
 	}
 	var held error
-	var by Superseded
-	w, open := e.Worker, 0
+	w := e.Worker
 	for _, ns := range w.Namespaces {
 		b := settled(tx.Binding(BindKey{w.Hostname, ns}), tx.Now)
 		switch refused, wait := b.refuses(w.EnvOf(ns), w.BindEpoch, e.Decided, tx.Now); {
 		case wait:
 			return Wait{"another env has just bound " + ns, left(tx.Now, min(b.By, tx.Now+p.Lease/3))}
 		case refused:
-			held, by = Conflict{"hostname binding of " + ns + " is held by another env at epoch " + strconv.FormatInt(b.Epoch, 10)}, Superseded{b.Env, b.Epoch}
-		default:
-			open++
+			held = Conflict{"hostname binding of " + ns + " is held by another env at epoch " + strconv.FormatInt(b.Epoch, 10)}
 		}
 	}
-	past := w.Past || len(e.Claims) > 0 || e.Prev != "" || tx.Index(ByProcess(w.Process)) != ""
-	switch {
-	case held == nil, past && open > 0:
+	if w.Past || len(e.Claims) > 0 || e.Prev != "" || tx.Index(ByProcess(w.Process)) != "" {
 		return nil
-	case past:
-		return by
 	}
 	return held
 }
 
-// bind claims the worker's bindings, as far as they are free for its envs.
-func (p *Rules) bind(tx *Tx, e *Enrol) {
+// bind claims the worker's bindings, as far as they are free for its envs; all
+// says that each of them is.
+func (p *Rules) bind(tx *Tx, e *Enrol) (all bool) {
+	all = true
 	if !p.Hostnames {
-		return
+		return all
 	}
 	w := e.Worker
 	for _, ns := range w.Namespaces {
 		k, env := BindKey{w.Hostname, ns}, w.EnvOf(ns)
 		b := settled(tx.Binding(k), tx.Now)
 		if held, wait := b.refuses(env, w.BindEpoch, e.Decided, tx.Now); held || wait {
+			all = false
 			continue
 		}
 		tx.PutBinding(k, b.claim(env, w.BindEpoch, tx.Now+tx.Meta.Longest))
 		putEnvPolicy(tx, env, w.Takeover, w.BindEpoch)
 	}
+	return all
 }
 
 // proveBindings ends what is open about the bindings of a worker that has

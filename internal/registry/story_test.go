@@ -290,7 +290,7 @@ func TestHostnames(t *testing.T) {
 	young.register().is(t, 200)
 	old.beat("").is(t, 200)
 	young.beat("").is(t, 200)
-	old.register().is(t, 409, `"superseded":true`, `"env":"green","epoch":2`)
+	old.register().is(t, 200) // clients take only a beat's answer for the end
 	old.beat("").is(t, 409, `"superseded":true`, `"env":"green","epoch":2`)
 	h.post("/registry/binding/delete", "ops", `{"hostname":"a.example","namespace":"/t"}`).is(t, 200, `{"deleted":true}`)
 	h.post("/registry/binding/delete", "ops", `{"hostname":"a.example","namespace":"/t"}`).is(t, 200, `{"deleted":false}`)

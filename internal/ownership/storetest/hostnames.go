@@ -185,16 +185,13 @@ func (tr *hostTrace) register(name string) {
 	}
 	held, wait := b.judge(w.Env, w.BindEpoch, tr.now)
 	past := p.session != "" || len(p.holds) > 0
-	if wait != errors.As(err, new(ownership.Wait)) || (held && !past) != errors.As(err, new(ownership.Conflict)) ||
-		(held && past) != errors.As(err, new(ownership.Superseded)) || err != nil && !held && !wait {
+	if wait != errors.As(err, new(ownership.Wait)) || (held && !past) != errors.As(err, new(ownership.Conflict)) || err != nil && !held && !wait {
 		tr.fail("registration at %+v: %v, want held %v, wait %v, past %v", b, err, held, wait, past)
 	}
 	switch {
-	case held && past:
-		tr.stop(p)
-		return
 	case err != nil:
 		return
+	case held: // let in; its first beat ends it
 	case b == nil:
 		tr.bindings[w.Hostname] = &hostBinding{env: w.Env, epoch: w.BindEpoch, claim: &hostClaim{w.Env, w.BindEpoch, tr.now + Lease}}
 	default:
