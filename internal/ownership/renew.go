@@ -129,7 +129,7 @@ func (p *Rules) deserves(tx *Tx, s *Session, b Pulse) (Standing, string) {
 	return Renewed, ""
 }
 
-// mayOrder limits restate orders that clients could cause (L9).
+// MayOrder limits restate orders that clients could cause (L9).
 func (p *Rules) MayOrder(l *Lease, now Micros) bool {
 	return !l.Aborts && (l.Ordered == 0 || l.Ordered > now || now >= l.Ordered+orderLeases*l.TTL)
 }

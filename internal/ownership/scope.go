@@ -11,7 +11,7 @@ import (
 // namespace) into the env whose rows count, and says what a hostname may do
 // with a row of another one. Outside that mode there is one World.
 
-// host is the canonical hostname that rules work with.
+// HostOf is the canonical hostname that rules work with.
 func (p *Rules) HostOf(h string) string {
 	if p.Hostnames {
 		return h
@@ -19,7 +19,7 @@ func (p *Rules) HostOf(h string) string {
 	return World
 }
 
-// bindKey names the binding behind a request.
+// BindKeyOf names the binding behind a request.
 func (p *Rules) BindKeyOf(host, ns string) BindKey {
 	if !p.Hostnames {
 		return BindKey{}
